@@ -1,0 +1,30 @@
+"""Symmetric nonnegative matrix factorisation of graphs that do not fit: A ≈ LLᵀ, L ≥ 0.
+
+>>> import snmf_dist
+>>> solution = snmf_dist.fit("graph.zarr", 20)   # doctest: +SKIP
+"""
+
+from snmf_dist.api import fit
+from snmf_dist.errors import SnmfError
+from snmf_dist.graph.importing import import_graph
+from snmf_dist.graph.store import GraphStore, open_graph
+from snmf_dist.listeners import JsonLines, Listener, TableLog
+from snmf_dist.result.records import IterationRecord, Status
+from snmf_dist.result.scores import score
+from snmf_dist.result.solution import Solution, open_solution
+
+__all__ = [
+    "GraphStore",
+    "IterationRecord",
+    "JsonLines",
+    "Listener",
+    "SnmfError",
+    "Solution",
+    "Status",
+    "TableLog",
+    "fit",
+    "import_graph",
+    "open_graph",
+    "open_solution",
+    "score",
+]

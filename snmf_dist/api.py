@@ -1,0 +1,233 @@
+"""The verbs: check, wire the stages, return."""
+
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from snmf_dist import cluster, storage
+from snmf_dist.errors import InputError, NotConverged, ResultWarning
+from snmf_dist.graph.importing import row_bounds
+from snmf_dist.graph.store import GraphStore, open_graph
+from snmf_dist.listeners import Listener, LogLines
+from snmf_dist.result.solution import Solution
+from snmf_dist.rows import gather_rows, hold, load_rows, map_rows, settle, sum_rows, take_rows
+from snmf_dist.solve.admm import ADMM
+from snmf_dist.solve.kernels import entry_sums, row_labels
+from snmf_dist.solve.loop import Outcome, run
+from snmf_dist.solve.start import random_start
+
+SOLVERS = {"admm": ADMM}
+INITS = ("random",)
+
+
+def fit(
+    zarr_path: str | os.PathLike[str] | GraphStore,
+    k: int,
+    *,
+    solver: str = "admm",
+    rho: float = 0.1,
+    tol: float = 1e-5,
+    max_iter: int = 1000,
+    seed: int = 0,
+    init: str = "random",
+    out: str | os.PathLike[str] | None = None,
+    block_rows: int | None = None,
+    evaluate_every: int = 10,
+    listeners: Sequence[Listener] | None = None,
+    overwrite: bool = False,
+    storage_options: storage.Options = None,
+) -> Solution:
+    """Cluster a similarity graph: A ≈ LLᵀ with L ≥ 0, (n, k).
+
+    Runs on the current `distributed.Client` if there is one, else on Dask's threads in this process.
+
+    Parameters
+    ----------
+    zarr_path : str, path-like or GraphStore
+        A graph store, as `import_graph` writes it; a local path or a URL.
+    k : int
+        Number of clusters, 1 to n.
+    solver : {"admm"}, default "admm"
+        The algorithm: the paper's SNMF_ADMM.
+    rho : float, default 0.1
+        Penalty of ADMM; the paper's value, for a normalised A.
+    tol : float, default 1e-5
+        Stop when ‖ΔX‖/‖X‖ + ‖ΔY‖/‖Y‖ + ‖ΔL‖/‖L‖ is at most this; the paper's value.
+    max_iter : int, default 1000
+        Stop after so many iterations.
+    seed : int, default 0
+        Of the random start.
+    init : {"random"}, default "random"
+        Uniform on [0, 2·sqrt(mean(A)/k)).
+    out : str or path-like, optional
+        Also save the solution here.
+    block_rows : int, optional
+        Rows a block of the state, if not the blocks of the store.
+    evaluate_every : int, default 10
+        How often to take objective and KKT distance; each costs half an iteration.
+    listeners : sequence of Listener, optional
+        Told of each iteration. By default lines go to the logger ``snmf_dist.listeners``.
+    overwrite : bool, default False
+        Replace the result at `out`.
+    storage_options : mapping, optional
+        Passed to fsspec for URLs.
+
+    Returns
+    -------
+    Solution
+        The best there is; a run that did not converge warns with `NotConverged`.
+
+    Examples
+    --------
+    >>> import scipy.sparse, snmf_dist, tempfile
+    >>> path = tempfile.mkdtemp() + "/cliques.zarr"
+    >>> cliques = scipy.sparse.block_diag([np.ones((4, 4)), np.ones((3, 3))])
+    >>> _ = snmf_dist.import_graph(cliques, path)
+    >>> solution = snmf_dist.fit(path, 2)
+    >>> solution.status.name, sorted(solution.sizes.tolist())
+    ('CONVERGED', [3, 4])
+    """
+    begin = time.perf_counter()
+    graph = (
+        zarr_path
+        if isinstance(zarr_path, GraphStore)
+        else open_graph(zarr_path, storage_options=storage_options)
+    )
+    settings = {
+        "k": k,
+        "solver": solver,
+        "rho": rho,
+        "tol": tol,
+        "max_iter": max_iter,
+        "seed": seed,
+        "init": init,
+        "block_rows": block_rows,
+        "evaluate_every": evaluate_every,
+    }
+    _check_settings(settings, graph)
+    if out is not None:
+        result_path = storage.normal_path(out)
+        storage.check_free(result_path, overwrite=overwrite, options=storage_options)
+    client = cluster.current_client()
+    if client is not None:
+        cluster.check_workers(client, graph.path)
+    listeners = [LogLines()] if listeners is None else listeners
+
+    # Workers are started with one BLAS thread each; on this process's threads we see to it.
+    one_blas_thread = threadpool_limits(1, user_api="blas") if client is None else nullcontext()
+    with one_blas_thread, cluster.explain_losses():
+        for listener in listeners:
+            listener.on_start(settings)
+        outcome = _solve(graph, settings, listeners)
+        for listener in listeners:
+            listener.on_end(outcome.status)
+        solution = _solution(
+            graph, outcome, settings, begin=begin, place="threads" if client is None else "cluster"
+        )
+        if out is not None:
+            solution.save(result_path, overwrite=overwrite, storage_options=storage_options)
+    _warn(solution)
+    return solution
+
+
+def _check_settings(settings: dict[str, Any], graph: GraphStore) -> None:
+    whole = {
+        "k": (1, graph.n),
+        "max_iter": (1, None),
+        "seed": (0, None),
+        "evaluate_every": (1, None),
+    }
+    if settings["block_rows"] is not None:
+        whole["block_rows"] = (1, None)
+    for name, (low, high) in whole.items():
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InputError(f"{name} is {value!r}; expected a whole number")
+        if value < low or (high is not None and value > high):
+            limit = f"{low} to {high}, the rows of {graph.path}" if high else f"at least {low}"
+            raise InputError(f"{name} is {value}; expected {limit}")
+        settings[name] = int(value)
+    for name in ("rho", "tol"):
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise InputError(f"{name} is {value!r}; expected a number")
+        if not np.isfinite(value) or value <= 0:
+            raise InputError(f"{name} is {value}; expected a finite number above 0")
+        settings[name] = float(value)
+    for name, choices in (("solver", tuple(SOLVERS)), ("init", INITS)):
+        if settings[name] not in choices:
+            raise InputError(f"{name} is {settings[name]!r}; expected one of {', '.join(choices)}")
+
+
+def _solve(graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener]) -> Outcome:
+    """Read A once, start, iterate."""
+    bounds = graph.bounds
+    if settings["block_rows"] is not None:
+        bounds = row_bounds(graph.n, graph.nnz, settings["block_rows"])
+    meta = sparse.csr_matrix((0, 0), dtype=graph.dtype)
+    A = hold(load_rows(graph.read_rows, bounds, graph.n, meta=meta))
+    _, (sum_A, norm_A) = settle((), sum_rows(entry_sums, A))
+    L = random_start(A, settings["k"], seed=settings["seed"], sum_A=sum_A, dtype=graph.dtype)
+    return run(
+        SOLVERS[settings["solver"]](rho=settings["rho"]),
+        A,
+        L,
+        norm_A=float(norm_A),
+        tol=settings["tol"],
+        max_iter=settings["max_iter"],
+        evaluate_every=settings["evaluate_every"],
+        listeners=listeners,
+    )
+
+
+def _solution(
+    graph: GraphStore, outcome: Outcome, settings: dict[str, Any], *, begin: float, place: str
+) -> Solution:
+    """Bring labels and membership into the input's own order."""
+    L = outcome.state.L
+    labels = gather_rows(map_rows(row_labels, L)).ravel()
+    if graph.reordered:
+        back = np.argsort(graph.order)
+        labels, L = labels[back], take_rows(L, back)
+    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr")
+    return Solution(
+        labels=labels,
+        membership=L,
+        status=outcome.status,
+        history=outcome.history,
+        settings=settings,
+        provenance={
+            "graph": graph.path,
+            "fingerprint": graph.fingerprint,
+            "place": place,
+            "seconds": round(time.perf_counter() - begin, 3),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": {name: version(name) for name in packages},
+        },
+        state=outcome.state,
+    )
+
+
+def _warn(solution: Solution) -> None:
+    if not solution.status.converged:
+        text = f"{solution.status.name} after {solution.n_iter} iterations: {solution.status.value}"
+        warnings.warn(text, NotConverged, stacklevel=3)
+    empty = int(np.count_nonzero(solution.sizes == 0))
+    if empty:
+        text = f"{empty} of {solution.k} clusters are empty; try a smaller k or another seed"
+        warnings.warn(text, ResultWarning, stacklevel=3)
+    if solution.n_unassigned:
+        text = (
+            f"{solution.n_unassigned} of {len(solution.labels)} rows belong to no cluster (label "
+            "-1): they have no edges, or their part of the graph got no cluster; raise k"
+        )
+        warnings.warn(text, ResultWarning, stacklevel=3)

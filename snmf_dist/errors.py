@@ -1,0 +1,56 @@
+"""Errors and warnings of snmf_dist: one root, and a standard parent for each.
+
+A message names the thing, says what was found and what was expected, and ends with the next move.
+"""
+
+
+class SnmfError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class InputError(SnmfError, ValueError):
+    """An argument or the user's data is not what the computation needs."""
+
+
+class StoreNotFound(SnmfError, FileNotFoundError):
+    """Nothing is at the path, or the path cannot be reached."""
+
+
+class StoreExists(SnmfError, FileExistsError):
+    """The output path is taken and ``overwrite`` was not asked for."""
+
+
+class NotOurStore(SnmfError, ValueError):
+    """Something is at the path, but not a store of the expected kind."""
+
+
+class StoreVersionError(SnmfError, ValueError):
+    """The store was written in a format this version does not read."""
+
+
+class StoreIncomplete(SnmfError, ValueError):
+    """The store was never finished."""
+
+
+class StoreCorrupt(SnmfError, ValueError):
+    """The store is finished, but what it holds is not what was written."""
+
+
+class ClusterError(SnmfError, ConnectionError):
+    """The Dask cluster cannot be reached or cannot do this work."""
+
+
+class WorkLost(SnmfError, RuntimeError):
+    """Work under way was lost and could not be repeated."""
+
+
+class GraphWarning(UserWarning):
+    """The graph is usable, but has a property the user will want to know of."""
+
+
+class ResultWarning(UserWarning):
+    """The result is usable, but has a property the user will want to know of."""
+
+
+class NotConverged(ResultWarning):
+    """The run stopped before the stopping rule was met."""

@@ -1,0 +1,1 @@
+"""Points and edges to a similarity graph A on disk."""

@@ -1,0 +1,217 @@
+"""import_graph(): a graph from elsewhere to a graph store, block by block."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from snmf_dist import storage
+from snmf_dist.errors import GraphWarning, InputError
+from snmf_dist.graph.merge import EdgeBuckets
+from snmf_dist.graph.similarity import normalize as ncut
+from snmf_dist.graph.sources import Source, open_source
+from snmf_dist.graph.store import GraphStore, GraphWriter, Progress, open_graph
+
+BLOCK_ENTRIES = 1 << 21  # entries a block aims at: 25 MB in memory, a second or less to merge
+
+
+def import_graph(
+    source: Any,
+    out: str | os.PathLike[str],
+    *,
+    normalize: str | None = "ncut",
+    block_rows: int | None = None,
+    symmetrize: str | None = None,
+    self_loops: str = "keep",
+    dtype: str = "float32",
+    key: str | None = None,
+    columns: Sequence[str] | None = None,
+    n: int | None = None,
+    first_id: int = 0,
+    overwrite: bool = False,
+    storage_options: storage.Options = None,
+    progress: Progress | None = None,
+) -> GraphStore:
+    """Write a similarity graph from elsewhere as a graph store.
+
+    Edges go through files beside `out` (about 48 bytes each), so an edge list may be larger than memory.
+
+    Parameters
+    ----------
+    source : SciPy sparse matrix or array, ndarray, GraphStore, str or path-like
+        The (n, n) similarities. A path may be a SciPy ``.npz`` (or one with arrays ``src`` and
+        ``dst``), Matrix Market ``.mtx``, an edge list (``.csv``, ``.tsv``, ``.txt``, ``.edges``,
+        ``.parquet``; compressed or not), an AnnData Zarr store, or a graph store (to re-block it).
+    out : str or path-like
+        Where to write: a local path or a URL.
+    normalize : {"ncut", None}, default "ncut"
+        "ncut" stores A = D^-1/2 W D^-1/2, the paper's choice; None stores W as it is.
+    block_rows : int, optional
+        Rows a block. By default as many as make about two million entries.
+    symmetrize : {None, "max", "mean"}, default None
+        None refuses a W that is not symmetric; "max" keeps an edge listed in either direction (right
+        for undirected edge lists that hold each edge once); "mean" averages W and its transpose.
+    self_loops : {"keep", "drop"}, default "keep"
+        What to do with the diagonal.
+    dtype : {"float32", "float64"}, default "float32"
+        Of the stored entries, and of the solver's state.
+    key : str, optional
+        Which ``obsp`` of an AnnData store; not needed if it has one.
+    columns : sequence of str, optional
+        Names of the columns with source, target and weight in an edge list.
+    n : int, optional
+        Number of nodes of an edge list; by default the largest id decides.
+    first_id : int, default 0
+        The smallest node id of an edge list: 1 for lists that count from one.
+    overwrite : bool, default False
+        Replace the store at `out`. It stays whole until the new one is.
+    storage_options : mapping, optional
+        Passed to fsspec for URLs.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    GraphStore
+
+    Examples
+    --------
+    >>> import scipy.sparse, snmf_dist, tempfile
+    >>> W = scipy.sparse.block_diag([[[0, 1], [1, 0]], [[0, 2], [2, 0]]])
+    >>> graph = snmf_dist.import_graph(W, tempfile.mkdtemp() + "/pairs.zarr")
+    >>> graph.read_block(0).toarray()
+    array([[0., 1., 0., 0.],
+           [1., 0., 0., 0.],
+           [0., 0., 0., 1.],
+           [0., 0., 1., 0.]], dtype=float32)
+    """
+    _check_choice("normalize", normalize, ("ncut", None))
+    _check_choice("symmetrize", symmetrize, (None, "max", "mean"))
+    _check_choice("self_loops", self_loops, ("keep", "drop"))
+    _check_choice("dtype", dtype, ("float32", "float64"))
+    if block_rows is not None and block_rows < 1:
+        raise InputError(f"block_rows is {block_rows}; expected at least 1")
+    path = storage.normal_path(out)
+    storage.check_free(path, overwrite=overwrite, options=storage_options)
+
+    opened = open_source(source, key=key, columns=columns, n=n, first_id=first_id, options=storage_options)
+    if opened.n == 0 or opened.n_edges == 0:
+        raise InputError(
+            f"{opened.made['source']}: the graph is empty ({opened.n} nodes, {opened.n_edges} "
+            "edges); expected at least one edge"
+        )
+    if _is_normalized(opened) and (normalize is None or self_loops == "drop"):
+        raise InputError(
+            f"{opened.made['source']}: this graph store is normalised already, its weights are gone; "
+            "keep normalize='ncut' and self_loops='keep', or import the original again"
+        )
+
+    with storage.replacing(path, overwrite=overwrite, options=storage_options) as place:
+        parent = None if storage.is_url(path) else os.path.dirname(place)
+        with tempfile.TemporaryDirectory(prefix="edges-", dir=parent) as folder:
+            bounds = row_bounds(opened.n, opened.n_edges, block_rows)
+            _write(
+                opened,
+                GraphWriter(place, bounds, np.dtype(dtype), storage_options),
+                EdgeBuckets(folder, bounds, symmetrize=symmetrize, drop_loops=self_loops == "drop"),
+                normalize=normalize,
+                progress=progress or _silent,
+            )
+    graph = open_graph(path, storage_options=storage_options)
+    zeros = graph.block["zero_degree"]
+    if zeros:
+        warnings.warn(
+            f"{path}: {zeros} of {graph.n} rows have no edge; they belong to no cluster and get label -1",
+            GraphWarning,
+            stacklevel=2,
+        )
+    return graph
+
+
+def row_bounds(n: int, n_edges: int, block_rows: int | None = None) -> np.ndarray:
+    """Bounds of row blocks of `block_rows` rows, or of about `BLOCK_ENTRIES` entries.
+
+    Examples
+    --------
+    >>> row_bounds(10, 40, 4)
+    array([ 0,  4,  8, 10])
+    >>> row_bounds(10, 40)
+    array([ 0, 10])
+    """
+    if block_rows is None:
+        blocks = min(-(-n_edges // BLOCK_ENTRIES), n)
+        block_rows = -(-n // max(blocks, 1))
+    return np.append(np.arange(0, n, block_rows, dtype=np.int64), n)
+
+
+def _write(
+    source: Source,
+    writer: GraphWriter,
+    buckets: EdgeBuckets,
+    *,
+    normalize: str | None,
+    progress: Progress,
+) -> None:
+    """Edges to buckets, buckets to blocks of W and their degrees, W to blocks of A."""
+    done = 0
+    for edges in source.batches():
+        buckets.add(edges)
+        done += len(edges.rows)
+        progress("read edges", done, source.n_edges)
+
+    bounds, blocks = writer.bounds, range(len(writer.bounds) - 1)
+    degree = np.zeros(writer.n)
+    for i in blocks:
+        degree[bounds[i] : bounds[i + 1]] = buckets.merge(i)
+        progress("merge", i + 1, len(blocks))
+    if not degree.any():
+        raise InputError(
+            f"{source.made['source']}: every weight is zero; expected at least one edge above zero"
+        )
+
+    root = np.sqrt(degree)
+    scale = normalize == "ncut" and not _is_normalized(source)
+    records = []
+    for i in blocks:
+        W = buckets.block(i)
+        A = ncut(W, root[bounds[i] : bounds[i + 1]], root) if scale else W
+        _check_fits(A, writer.dtype)
+        records.append(writer.write_block(i, A))
+        progress("write", i + 1, len(blocks))
+
+    writer.finish(
+        records,
+        degree=source.store.degree if source.store is not None else degree,
+        order=source.store.order if source.store is not None else None,
+        normalize=normalize or "none",
+        made={
+            **source.made,
+            "symmetrize": buckets.symmetrize or "none",
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "snmf_dist": version("snmf-dist"),
+        },
+    )
+
+
+def _is_normalized(source: Source) -> bool:
+    return source.store is not None and source.store.normalize == "ncut"
+
+
+def _check_fits(A: sparse.csr_matrix, dtype: np.dtype) -> None:
+    if A.nnz and A.data.max() > np.finfo(dtype).max:
+        raise InputError(f"A has an entry {A.data.max():g}, too large for {dtype}; pass dtype='float64'")
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Report progress to nobody."""

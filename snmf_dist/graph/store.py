@@ -1,0 +1,360 @@
+"""The graph store: a symmetric, nonnegative, sparse n × n matrix A in row blocks, in Zarr.
+
+Layout, format version 1 (one Zarr v3 group)::
+
+    attributes["snmf_dist"]        written last
+        kind "graph", version 1, complete true
+        n, nnz, dtype              rows, stored entries, "float32" or "float64"
+        normalize                  "ncut" (A = D^-1/2 W D^-1/2) or "none" (A = W)
+        reordered                  false if order is 0, 1, ..., n-1
+        zero_degree, self_loops    how many rows have no entry; how many diagonal entries
+        checksums                  CRC-32 of row_bounds, order, degree
+        blocks                     one [nnz, CRC-32 of data, indices, indptr] a block
+        made                       how A was made, for people
+    row_bounds   int64 (P+1,)      block i holds rows row_bounds[i]:row_bounds[i+1]
+    order        int64 (n,)        row of A -> the user's own row number
+    degree       float64 (n,)      row sums of W, before normalisation
+    blocks/<i>/                    a CSR matrix in AnnData's encoding
+        attributes                 encoding-type "csr_matrix", encoding-version "0.1.0", shape
+        data, indices, indptr      dtype; int32 (int64 if n needs it); int64
+
+What holds: indices rise strictly within a row; A = Aᵀ to the last bit; entries are finite and > 0.
+Each block is a group of its own, so that two writers never share a chunk. A missing Zarr chunk reads
+as zeros without a word: every read is checked against the manifest's count and checksum.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import zarr
+from scipy import sparse
+
+from snmf_dist import storage
+from snmf_dist.errors import StoreCorrupt
+from snmf_dist.graph.checks import block_problems, symmetry_balance
+
+KIND = "graph"
+CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+
+Progress = Callable[[str, int, int], None]
+
+
+class GraphStore:
+    """A similarity graph on disk, read by row blocks. Made by `open_graph`.
+
+    Attributes
+    ----------
+    path : str
+        Where the store is.
+    n, nnz : int
+        Rows and stored entries of A.
+    bounds : ndarray of int64, shape (P+1,)
+        Block ``i`` holds rows ``bounds[i]:bounds[i+1]``.
+    dtype : numpy.dtype
+        Of the entries.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        options: storage.Options,
+        group: zarr.Group,
+        block: Mapping[str, Any],
+    ) -> None:
+        self.path = path
+        self.options = options
+        self.block = block
+        self._group = group
+        self.n = int(block["n"])
+        self.nnz = int(block["nnz"])
+        self.dtype = np.dtype(block["dtype"])
+        self.normalize: str = block["normalize"]
+        self.reordered: bool = block["reordered"]
+        self.bounds = self._vector("row_bounds")
+
+    def __repr__(self) -> str:
+        return f"GraphStore({self.path!r}: n={self.n}, nnz={self.nnz}, blocks={self.n_blocks})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A task carries the path, not the manifest; the fingerprint guards against a swapped store.
+        return _reopen, (self.path, self.options, self.fingerprint)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of row blocks P."""
+        return len(self.bounds) - 1
+
+    @property
+    def order(self) -> np.ndarray:
+        """Row of A to the user's own row number, (n,) int64; read from disk at each call."""
+        return self._vector("order")
+
+    @property
+    def degree(self) -> np.ndarray:
+        """Row sums of W before normalisation, (n,) float64; read from disk at each call."""
+        return self._vector("degree")
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that changes when any entry, bound or order of the graph does."""
+        parts = [self.n, str(self.dtype), self.block["checksums"], self.block["blocks"]]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def read_block(self, i: int) -> sparse.csr_matrix:
+        """Read row block `i` and check it against the manifest.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix
+            Shape ``(bounds[i+1] - bounds[i], n)``, indices sorted.
+
+        Raises
+        ------
+        StoreCorrupt
+            What was read is not what was written.
+        """
+        rows = int(self.bounds[i + 1] - self.bounds[i])
+        nnz, crc = self.block["blocks"][i]
+        data, indices, indptr = (
+            storage.read_array(self._group, f"blocks/{i}/{name}", self.path)
+            for name in ("data", "indices", "indptr")
+        )
+        sizes = (len(data), len(indices), len(indptr))
+        if sizes != (nnz, nnz, rows + 1) or storage.checksum(data, indices, indptr) != crc:
+            raise StoreCorrupt(
+                f"{self.path}: block {i} (rows {self.bounds[i]}:{self.bounds[i + 1]}) is not what was "
+                "written: its checksum or size differs from the manifest; import the graph again "
+                "with overwrite=True, or restore the store from a copy"
+            )
+        A = sparse.csr_matrix((data, indices, indptr), shape=(rows, self.n), copy=False)
+        A.has_canonical_format = True
+        return A
+
+    def read_rows(self, start: int, stop: int) -> sparse.csr_matrix:
+        """Read rows `start` to `stop`, from as many blocks as they span."""
+        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
+        last = int(np.searchsorted(self.bounds, stop, side="left"))
+        parts = []
+        for i in range(first, last):
+            low, high = int(self.bounds[i]), int(self.bounds[i + 1])
+            A = self.read_block(i)
+            whole = start <= low and high <= stop
+            parts.append(A if whole else A[max(start - low, 0) : min(stop, high) - low])
+        A = parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+        A.has_canonical_format = True
+        return A
+
+    def info(self) -> dict[str, Any]:
+        """Describe the store: sizes, how it was made, and what to know before clustering it."""
+        b = self.block
+        return {
+            "path": self.path,
+            "rows": self.n,
+            "entries": self.nnz,
+            "entries per row": round(self.nnz / self.n, 2),
+            "dtype": str(self.dtype),
+            "blocks": self.n_blocks,
+            "rows a block": int(np.diff(self.bounds).max()),
+            "normalize": self.normalize,
+            "zero-degree rows": b["zero_degree"],
+            "self-loops": b["self_loops"],
+            "reordered": self.reordered,
+            "bytes in memory": self.nnz * (self.dtype.itemsize + 4) + 8 * self.n,
+            "fingerprint": self.fingerprint,
+            **{f"made: {key}": value for key, value in b["made"].items()},
+        }
+
+    def validate(self, *, deep: bool = False, progress: Progress | None = None) -> None:
+        """Check the store, and raise `StoreCorrupt` with all that is wrong.
+
+        Parameters
+        ----------
+        deep : bool, default False
+            Read every block: checksums, order of indices, signs, symmetry. One pass over the data.
+        progress : callable, optional
+            Called as ``progress(stage, done, total)``.
+        """
+        found = list(self._manifest_problems())
+        if deep and not found:
+            found = list(self._entry_problems(progress or _silent))
+        if found:
+            raise StoreCorrupt(
+                f"{self.path}: {len(found)} problem(s): "
+                + "; ".join(found[:10])
+                + "; write the store again, or restore it from a copy"
+            )
+
+    def _manifest_problems(self) -> Iterator[str]:
+        bounds, blocks = self.bounds, self.block["blocks"]
+        if bounds[0] != 0 or bounds[-1] != self.n or (np.diff(bounds) <= 0).any():
+            yield f"row_bounds do not rise from 0 to {self.n}"
+        if len(blocks) != self.n_blocks:
+            yield f"the manifest lists {len(blocks)} blocks, row_bounds {self.n_blocks}"
+            return
+        if sum(nnz for nnz, _ in blocks) != self.nnz:
+            yield "the blocks' entries do not add up to nnz"
+        for i, (nnz, _) in enumerate(blocks):
+            rows = int(bounds[i + 1] - bounds[i])
+            for name, size in (("data", nnz), ("indices", nnz), ("indptr", rows + 1)):
+                array = self._group.get(f"blocks/{i}/{name}")
+                if not isinstance(array, zarr.Array) or array.shape != (size,):
+                    yield f"blocks/{i}/{name} is missing or not of length {size}"
+        try:
+            order, degree = self.order, self.degree
+        except StoreCorrupt as error:
+            yield str(error)
+            return
+        if len(degree) != self.n or not np.isfinite(degree).all() or (degree < 0).any():
+            yield "degree is not n finite, nonnegative numbers"
+        if len(order) != self.n or not np.array_equal(np.sort(order), np.arange(self.n)):
+            yield "order is not a permutation of the rows"
+
+    def _entry_problems(self, progress: Progress) -> Iterator[str]:
+        balance = np.uint64(0)
+        whole = True
+        for i in range(self.n_blocks):
+            progress("check", i, self.n_blocks)
+            try:
+                A = self.read_block(i)
+            except StoreCorrupt as error:
+                whole = False
+                yield str(error)
+                continue
+            yield from (f"block {i}: {text}" for text in block_problems(A))
+            balance += symmetry_balance(A, first_row=int(self.bounds[i]))
+        progress("check", self.n_blocks, self.n_blocks)
+        if whole and balance != 0:
+            yield "A is not symmetric"
+
+    def _vector(self, name: str) -> np.ndarray:
+        values = storage.read_array(self._group, name, self.path)
+        if storage.checksum(values) != self.block["checksums"][name]:
+            raise StoreCorrupt(
+                f"{self.path}: {name} is not what was written (checksum differs); write the store again"
+            )
+        return values
+
+
+def open_graph(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> GraphStore:
+    """Open a graph store for reading.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A local path, or a URL that fsspec opens (``s3://…``, ``memory://…``).
+    storage_options : mapping, optional
+        Passed to fsspec for a URL.
+
+    Examples
+    --------
+    >>> import scipy.sparse, snmf_dist, tempfile
+    >>> out = tempfile.mkdtemp() + "/ring.zarr"
+    >>> ring = scipy.sparse.diags_array([1.0] * 4, offsets=[-1, 1, 4, -4], shape=(5, 5))
+    >>> _ = snmf_dist.import_graph(ring, out)
+    >>> graph = snmf_dist.open_graph(out)
+    >>> graph.n, graph.nnz
+    (5, 10)
+    """
+    path = storage.normal_path(path)
+    group = storage.open_group(path, storage_options)
+    return GraphStore(path, storage_options, group, storage.read_block(group, path, KIND))
+
+
+def _reopen(path: str, options: storage.Options, fingerprint: str) -> GraphStore:
+    store = open_graph(path, storage_options=options)
+    if store.fingerprint != fingerprint:
+        raise StoreCorrupt(f"{path}: the graph was replaced while it was in use; start again")
+    return store
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Report progress to nobody."""
+
+
+class BlockRecord(NamedTuple):
+    """What the manifest keeps of a block."""
+
+    nnz: int
+    checksum: int
+    zero_degree: int
+    self_loops: int
+
+
+class GraphWriter:
+    """Writes a graph store block by block; blocks may be written in any order and place.
+
+    Parameters
+    ----------
+    path : str
+        Where; what is there is lost, so callers write under `storage.replacing`.
+    bounds : ndarray of int64, shape (P+1,)
+        The row blocks.
+    dtype : numpy.dtype
+        Of the entries.
+    """
+
+    def __init__(
+        self, path: str, bounds: np.ndarray, dtype: np.dtype, options: storage.Options = None
+    ) -> None:
+        self.bounds = np.asarray(bounds, dtype=np.int64)
+        self.n = int(self.bounds[-1])
+        self.dtype = dtype
+        self._group = storage.create_group(path, KIND, options=options)
+
+    def write_block(self, i: int, A: sparse.csr_matrix) -> BlockRecord:
+        """Write rows ``bounds[i]:bounds[i+1]``, (rows, n); duplicates summed, zeros dropped."""
+        A = A.astype(self.dtype)
+        A.sum_duplicates()
+        A.eliminate_zeros()
+        indices = A.indices.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
+        indptr = A.indptr.astype(np.int64)
+        block = self._group.create_group(f"blocks/{i}", overwrite=True)
+        for name, values in (("data", A.data), ("indices", indices), ("indptr", indptr)):
+            storage.write_vector(block, name, values)
+        block.attrs.update({**CSR_ENCODING, "shape": [A.shape[0], self.n]})
+
+        rows = np.repeat(np.arange(self.bounds[i], self.bounds[i + 1]), np.diff(indptr))
+        return BlockRecord(
+            nnz=A.nnz,
+            checksum=storage.checksum(A.data, indices, indptr),
+            zero_degree=int(np.count_nonzero(np.diff(indptr) == 0)),
+            self_loops=int(np.count_nonzero(rows == indices)),
+        )
+
+    def finish(
+        self,
+        records: list[BlockRecord],
+        *,
+        degree: np.ndarray,
+        normalize: str,
+        made: Mapping[str, Any],
+        order: np.ndarray | None = None,
+    ) -> None:
+        """Write what is not in blocks, and last the attribute block that says ``complete``."""
+        rows = np.arange(self.n, dtype=np.int64)
+        order = rows if order is None else order
+        checksums = {
+            "row_bounds": storage.write_vector(self._group, "row_bounds", self.bounds),
+            "order": storage.write_vector(self._group, "order", order),
+            "degree": storage.write_vector(self._group, "degree", degree),
+        }
+        storage.finish_group(
+            self._group,
+            KIND,
+            {
+                "n": self.n,
+                "nnz": sum(record.nnz for record in records),
+                "dtype": str(self.dtype),
+                "normalize": normalize,
+                "reordered": not np.array_equal(order, rows),
+                "zero_degree": sum(record.zero_degree for record in records),
+                "self_loops": sum(record.self_loops for record in records),
+                "checksums": checksums,
+                "blocks": [[record.nnz, record.checksum] for record in records],
+                "made": dict(made),
+            },
+        )

@@ -1,0 +1,116 @@
+"""Listeners: the loop tells them of each iteration; one logs, one prints, one writes JSON lines.
+
+A listener has three methods, all optional to override. Solvers and kernels neither print nor log.
+"""
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import sys
+from datetime import timedelta
+from typing import Any, TextIO
+
+from snmf_dist.result.records import IterationRecord, Status
+
+logger = logging.getLogger(__name__)
+
+HEADER = "  iter  objective      captured       change    primal    dual      rho       time"
+
+
+class Listener:
+    """Base of listeners: hears everything, does nothing."""
+
+    def on_start(self, settings: dict[str, Any]) -> None:
+        """Hear the settings of the run, before the first iteration."""
+
+    def on_iteration(self, record: IterationRecord, state: Any) -> None:
+        """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …)."""
+
+    def on_end(self, status: Status) -> None:
+        """Hear how the run ended."""
+
+
+class LogLines(Listener):
+    """Logs evaluated iterations (the first, every tenth, the last) at level INFO."""
+
+    def on_iteration(self, record: IterationRecord, state: Any) -> None:
+        """Log the line of an evaluated iteration."""
+        if record.evaluated:
+            logger.info("%s", format_record(record))
+
+    def on_end(self, status: Status) -> None:
+        """Log the status."""
+        logger.info("%s: %s", status.name, status.value)
+
+
+class TableLog(Listener):
+    """Prints a plain table: the first, every tenth and the last iteration.
+
+    Parameters
+    ----------
+    stream : text file, default sys.stderr
+        Where to.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream
+
+    def on_start(self, settings: dict[str, Any]) -> None:
+        """Print the head of the table."""
+        self._print(HEADER)
+
+    def on_iteration(self, record: IterationRecord, state: Any) -> None:
+        """Print the line of an evaluated iteration."""
+        if record.evaluated:
+            self._print(format_record(record))
+
+    def _print(self, line: str) -> None:
+        print(line, file=self.stream or sys.stderr, flush=True)
+
+
+class JsonLines(Listener):
+    """Writes a JSON object a line: the settings, each iteration, the status.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Written anew, line by line, so that it can be followed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def on_start(self, settings: dict[str, Any]) -> None:
+        """Begin the file with the settings."""
+        self._write({"event": "start", **settings}, mode="w")
+
+    def on_iteration(self, record: IterationRecord, state: Any) -> None:
+        """Add an iteration; numbers that were not taken are null."""
+        fields = dataclasses.asdict(record)
+        plain = {k: v if math.isfinite(v) else None for k, v in fields.items()}
+        self._write({"event": "iteration", **plain})
+
+    def on_end(self, status: Status) -> None:
+        """Add the status."""
+        self._write({"event": "end", "status": status.name, "message": status.value})
+
+    def _write(self, event: dict[str, Any], mode: str = "a") -> None:
+        with open(self.path, mode, encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+
+def format_record(record: IterationRecord) -> str:
+    """Format an evaluated iteration as a line under `HEADER`.
+
+    Examples
+    --------
+    >>> format_record(IterationRecord(10, 3.3e-2, 4e-2, 1.9e-2, 0.1, 21, 19.2, 655.3, 155.1, 1e-3))
+    '    10  6.553000e+02   1.551000e+02   3.3e-02   4.0e-02   1.9e-02   1.0e-01   0:00:19'
+    """
+    return (
+        f"{record.iteration:6d}  {record.objective:.6e}   {record.captured:.6e}   "
+        f"{record.change:.1e}   {record.primal:.1e}   {record.dual:.1e}   {record.rho:.1e}   "
+        f"{timedelta(seconds=int(record.seconds))}"
+    )

@@ -1,0 +1,1 @@
+"""L to something to read: solutions, files, scores, pictures."""

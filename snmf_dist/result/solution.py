@@ -1,0 +1,134 @@
+"""Solution: what `fit` returns and `open_solution` reads back."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from snmf_dist import storage
+from snmf_dist.result.files import ResultParts, read_result, write_result
+from snmf_dist.result.records import IterationRecord, Status
+from snmf_dist.rows import Rows
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A clustering A ≈ LLᵀ.
+
+    Attributes
+    ----------
+    labels : ndarray of int32, shape (n,)
+        Cluster of each row in the input's own order; −1 for rows that no cluster touches.
+    membership : dask.array.Array, shape (n, K)
+        L in the input's own order, computed or read when used; divide a row by its sum for shares.
+    status : Status
+        How the run ended; ``status.value`` is a sentence.
+    history : list of IterationRecord
+        One for each iteration.
+    settings, provenance : mapping
+        What was asked for; which graph, versions and place it ran on.
+    state : named tuple or None
+        The solver's last X, Y, L, Lam, Gam, row-blocked and in the graph store's row order; None for
+        a solution read from disk.
+    """
+
+    labels: np.ndarray
+    membership: Rows
+    status: Status
+    history: list[IterationRecord]
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    state: Any = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution(n={len(self.labels)}, k={self.k}, status={self.status.name}, "
+            f"n_iter={self.n_iter}, captured={self.captured:.6g})"
+        )
+
+    @property
+    def k(self) -> int:
+        """Number of clusters asked for, K."""
+        return int(self.membership.shape[1])
+
+    @property
+    def captured(self) -> float:
+        """c = 2 tr(LᵀAL) − ‖LᵀL‖², the part of ‖A‖² that LLᵀ explains: higher is better."""
+        return self.history[-1].captured
+
+    @property
+    def objective(self) -> float:
+        """‖A − LLᵀ‖²."""
+        return self.history[-1].objective
+
+    @property
+    def kkt(self) -> float:
+        """Relative distance to the optimality conditions."""
+        return self.history[-1].kkt
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations done."""
+        return self.history[-1].iteration
+
+    @property
+    def n_products(self) -> int:
+        """Products with A done, those for the objective included."""
+        return self.history[-1].products
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows in each cluster, (K,)."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=self.k)
+
+    @property
+    def n_unassigned(self) -> int:
+        """Rows with label −1."""
+        return int(np.count_nonzero(self.labels < 0))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        storage_options: storage.Options = None,
+    ) -> None:
+        """Write the solution as a Zarr store; read it again with `open_solution`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A local path or a URL; on a cluster, one that all workers see.
+        overwrite : bool, default False
+            Replace the result at `path`. It stays whole until the new one is.
+        storage_options : mapping, optional
+            Passed to fsspec for a URL.
+        """
+        parts = ResultParts(
+            membership=self.membership,
+            labels=self.labels,
+            history=self.history,
+            status=self.status,
+            settings=self.settings,
+            provenance=self.provenance,
+        )
+        write_result(storage.normal_path(path), parts, overwrite=overwrite, options=storage_options)
+
+
+def open_solution(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> Solution:
+    """Read a saved solution; its membership is read when used.
+
+    Examples
+    --------
+    >>> import scipy.sparse, snmf_dist, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> pairs = scipy.sparse.block_diag([[[0, 1], [1, 0]], [[0, 2], [2, 0]]])
+    >>> _ = snmf_dist.import_graph(pairs, folder + "/pairs.zarr")
+    >>> _ = snmf_dist.fit(folder + "/pairs.zarr", 2, out=folder + "/result.zarr")
+    >>> snmf_dist.open_solution(folder + "/result.zarr").sizes
+    array([2, 2])
+    """
+    parts = read_result(storage.normal_path(path), options=storage_options)
+    return Solution(**parts._asdict())

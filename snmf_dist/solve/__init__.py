@@ -1,0 +1,1 @@
+"""A to L: the algorithms of the paper in one frame."""

@@ -1,0 +1,199 @@
+"""What all our Zarr stores share: a versioned attribute block, completeness, checksums.
+
+Each store is one Zarr v3 group whose attributes hold ``{"snmf_dist": {"kind": ..., "version": 1,
+"complete": true, ...}}``. The block is written last, so a store that was cut off while being
+written has none, or one that does not say ``complete``. What the block and the arrays mean is
+the business of ``graph/store.py`` and ``result/files.py``.
+"""
+
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+import zarr.errors
+
+from snmf_dist.errors import (
+    NotOurStore,
+    StoreCorrupt,
+    StoreExists,
+    StoreIncomplete,
+    StoreNotFound,
+    StoreVersionError,
+)
+
+BLOCK = "snmf_dist"
+VERSION = 1
+CHUNK = 1 << 20  # entries in a chunk of a long vector: 4 to 8 MB, far below codec limits
+
+Options = Mapping[str, Any] | None
+
+
+def normal_path(path: str | os.PathLike[str]) -> str:
+    """Return `path` as text, with ``file://`` taken off; other URLs stay as they are."""
+    return os.fspath(path).removeprefix("file://")
+
+
+def is_url(path: str) -> bool:
+    """Tell whether `path` goes through fsspec and not through the local file system."""
+    return "://" in path
+
+
+def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r") -> zarr.Group:
+    """Open whatever Zarr group is at `path`."""
+    try:
+        return zarr.open_group(path, mode=mode, storage_options=_plain(options))
+    except zarr.errors.GroupNotFoundError:
+        if is_url(path) and not _is_array(path, options):
+            raise StoreNotFound(f"{path}: no Zarr group found; check the URL") from None
+        what = "a Zarr array" if _is_array(path, options) else "not a Zarr group"
+        raise NotOurStore(f"{path}: found {what}, expected a store of snmf_dist") from None
+    except FileNotFoundError:
+        raise StoreNotFound(f"{path}: no such file or directory; check the path") from None
+    except (ImportError, ValueError) as error:  # an unknown protocol, or its package is missing
+        raise StoreNotFound(f"{path}: cannot be opened ({error}); check the URL") from error
+
+
+def read_block(group: zarr.Group, path: str, kind: str) -> dict[str, Any]:
+    """Check that `group` is a finished store of `kind`, and return its attribute block."""
+    block = group.attrs.get(BLOCK)
+    if not isinstance(block, dict):
+        raise NotOurStore(
+            f"{path}: this Zarr group is not a {kind} store of snmf_dist (its attributes have no "
+            f"'{BLOCK}'); if a graph, make one with snmf_dist.import_graph"
+        )
+    if block.get("kind") != kind:
+        raise NotOurStore(f"{path}: found a {block.get('kind')} store, expected a {kind} store")
+    if block.get("version") != VERSION:
+        raise StoreVersionError(
+            f"{path}: written in format version {block.get('version')}, this snmf_dist reads "
+            f"version {VERSION}; upgrade snmf-dist, or write the store again"
+        )
+    if block.get("complete") is not True:
+        raise StoreIncomplete(
+            f"{path}: this {kind} store was not finished; write it again with overwrite=True"
+        )
+    return block
+
+
+def kind_of(group: zarr.Group) -> str | None:
+    """Return the kind of our store that `group` is, or None if it is not ours."""
+    block = group.attrs.get(BLOCK)
+    return block.get("kind") if isinstance(block, dict) else None
+
+
+def create_group(path: str, kind: str, *, options: Options = None) -> zarr.Group:
+    """Start a store of `kind` that does not say ``complete`` yet; what is at `path` is lost."""
+    start: Any = {BLOCK: {"kind": kind, "version": VERSION, "complete": False}}
+    return zarr.open_group(path, mode="w", zarr_format=3, attributes=start, storage_options=_plain(options))
+
+
+def finish_group(group: zarr.Group, kind: str, block: Mapping[str, Any]) -> None:
+    """Write the attribute block that makes the store a whole one; the last write of all."""
+    group.attrs[BLOCK] = {"kind": kind, "version": VERSION, "complete": True, **block}
+
+
+def check_free(path: str, *, overwrite: bool, options: Options = None) -> None:
+    """Refuse an output path that is taken; ``overwrite`` gives up stores of ours, nothing else."""
+    try:
+        ours = kind_of(open_group(path, options)) is not None
+    except StoreNotFound:
+        if not os.path.lexists(path):
+            return
+        ours = False
+    except NotOurStore:
+        ours = False
+    if not overwrite:
+        raise StoreExists(
+            f"{path}: already exists; choose another path"
+            + (", or pass overwrite=True (--overwrite)" if ours else "")
+        )
+    if not ours:
+        raise StoreExists(
+            f"{path}: exists and is not a store of snmf_dist, so overwrite does not touch it; "
+            "choose another path, or remove it yourself"
+        )
+
+
+@contextmanager
+def replacing(path: str, *, overwrite: bool, options: Options = None) -> Iterator[str]:
+    """Give a place to write; move it to `path` if the body succeeds, and remove it if not.
+
+    Whatever stood at `path` stays whole until the new store is. Object stores have no rename:
+    for a URL the place is `path` itself, and the attribute block is the only guard.
+    """
+    check_free(path, overwrite=overwrite, options=options)
+    if is_url(path):
+        yield path
+        return
+    path = os.path.abspath(path)
+    parent, name = os.path.split(path)
+    if not os.path.isdir(parent):
+        raise StoreNotFound(f"{parent}: no such directory; make it first")
+    work = tempfile.mkdtemp(prefix=f".{name}.", suffix=".partial", dir=parent)
+    fresh, old = os.path.join(work, "new"), os.path.join(work, "old")
+    try:
+        yield fresh
+        if os.path.lexists(path):
+            os.rename(path, old)
+        try:
+            os.rename(fresh, path)
+        except OSError:
+            if os.path.lexists(old):
+                os.rename(old, path)
+            raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:
+    """Write a 1-D array and return its checksum."""
+    chunk = min(max(len(values), 1), CHUNK)
+    array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(chunk,))
+    if len(values):
+        array[:] = values
+    return checksum(values)
+
+
+def read_array(group: zarr.Group, name: str, path: str) -> np.ndarray:
+    """Read an array of the store whole; what cannot be read is reported as corruption."""
+    try:
+        array = group[name]
+        if not isinstance(array, zarr.Array):
+            raise TypeError("a group, not an array")
+        return np.asarray(array[...])
+    except Exception as error:  # codecs raise RuntimeError, ValueError, zstd's own errors, ...
+        raise StoreCorrupt(
+            f"{path}: {name} cannot be read ({type(error).__name__}: {error}); write the store again"
+        ) from error
+
+
+def checksum(*arrays: np.ndarray) -> int:
+    """CRC-32 of the bytes of `arrays`, one after the other.
+
+    Examples
+    --------
+    >>> checksum(np.array([1, 2], dtype=np.int32)) == checksum(np.array([1, 2], dtype=np.int64))
+    False
+    """
+    crc = 0
+    for array in arrays:
+        crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+    return crc
+
+
+def _is_array(path: str, options: Options) -> bool:
+    try:
+        zarr.open_array(path, mode="r", storage_options=_plain(options))
+    except Exception:  # whatever it is, it is not an array we can name
+        return False
+    return True
+
+
+def _plain(options: Options) -> dict[str, Any] | None:
+    return dict(options) if options else None
