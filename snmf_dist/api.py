@@ -122,17 +122,16 @@ def fit(
         cluster.check_workers(client, graph.path)
     listeners = [LogLines()] if listeners is None else listeners
 
+    place = "threads" if client is None else "cluster"
     # Workers are started with one BLAS thread each; on this process's threads we see to it.
     one_blas_thread = threadpool_limits(1, user_api="blas") if client is None else nullcontext()
     with one_blas_thread, cluster.explain_losses():
         for listener in listeners:
             listener.on_start(settings)
-        outcome = _solve(graph, settings, listeners)
+        outcome = _solve(graph, settings, listeners, place=place)
         for listener in listeners:
             listener.on_end(outcome.status)
-        solution = _solution(
-            graph, outcome, settings, begin=begin, place="threads" if client is None else "cluster"
-        )
+        solution = _solution(graph, outcome, settings, begin=begin, place=place)
         if out is not None:
             solution.save(result_path, overwrite=overwrite, storage_options=storage_options)
     _warn(solution)
@@ -168,13 +167,18 @@ def _check_settings(settings: dict[str, Any], graph: GraphStore) -> None:
             raise InputError(f"{name} is {settings[name]!r}; expected one of {', '.join(choices)}")
 
 
-def _solve(graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener]) -> Outcome:
+def _solve(
+    graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener], *, place: str
+) -> Outcome:
     """Read A once, start, iterate."""
     bounds = graph.bounds
     if settings["block_rows"] is not None:
         bounds = row_bounds(graph.n, graph.nnz, settings["block_rows"])
-    meta = sparse.csr_matrix((0, 0), dtype=graph.dtype)
-    A = hold(load_rows(graph.read_rows, bounds, graph.n, meta=meta))
+    if len(bounds) == 2 and place == "threads":
+        A = graph.read_rows(0, graph.n)  # one block: in memory, without a scheduler
+    else:
+        meta = sparse.csr_matrix((0, 0), dtype=graph.dtype)
+        A = hold(load_rows(graph.read_rows, bounds, graph.n, meta=meta))
     _, (sum_A, norm_A) = settle((), sum_rows(entry_sums, A))
     L = random_start(A, settings["k"], seed=settings["seed"], sum_A=sum_A, dtype=graph.dtype)
     return run(

@@ -22,9 +22,10 @@ def current_client() -> Any | None:
     if distributed is None:
         return None
     try:
-        return distributed.get_client()
+        client = distributed.Client.current()
     except ValueError:
         return None
+    return client if client.status == "running" else None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from datetime import timedelta
-from typing import Any, TextIO
+from typing import IO, Any
 
 from snmf_dist.result.records import IterationRecord, Status
 
@@ -54,7 +54,7 @@ class TableLog(Listener):
         Where to.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: IO[str] | None = None) -> None:
         self.stream = stream
 
     def on_start(self, settings: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ memory each word just calls the function; given Dask arrays it describes the wor
 `central`          a function of small values (K × K, sums), computed once
 `hold`             compute now and keep, where it was made, what many steps will use
 `settle`           start the work described; wait for the numbers
+`in_blocks`        the same rows as Dask arrays, for those who look at them from outside
 `export_rows`      hand each row block to a writer
 `gather_rows`      rows of few columns, whole, in memory
 `take_rows`        rows in another order
@@ -151,16 +152,18 @@ def settle(state: State, numbers: Any) -> tuple[State, Any]:
     lazy = [x for x in (*state, *named.values()) if dask.is_dask_collection(x)]
     if not lazy:
         return state, numbers
-    local = current_client() is None
-    alone = local and all(x.numblocks[0] == 1 for x in state)
-    # One block has nothing to run side by side: the calling thread is the fastest pool.
-    started = iter(dask.persist(*lazy, optimize_graph=False, scheduler="sync" if alone else None))
+    started = iter(dask.persist(*lazy, optimize_graph=False))
     rows = [next(started) if _is_lazy(x) else x for x in state]
     values = [next(started) if isinstance(x, Delayed) else x for x in named.values()]
-    results = dask.compute(*values, scheduler="sync" if local else None)
+    # Without a cluster the values are here already: no pool is needed to pick them up.
+    results = dask.compute(*values, scheduler="sync" if current_client() is None else None)
     done = dict(zip(named, results, strict=True))
-    kept = type(state)(*rows) if hasattr(state, "_fields") else type(state)(rows)
-    return kept, done if isinstance(numbers, Mapping) else done[""]
+    return _rebuild(state, rows), done if isinstance(numbers, Mapping) else done[""]
+
+
+def in_blocks(state: State) -> State:
+    """The same state as Dask arrays: what is in memory becomes one block, without a copy."""
+    return _rebuild(state, [x if _is_lazy(x) else da.from_array(x, chunks=-1, name=False) for x in state])
 
 
 def export_rows(rows: Rows, write: Callable[..., Any], *, block_rows: int) -> list[Any]:
@@ -222,6 +225,10 @@ def _bind(f: Callable[..., Any], scalars: dict[str, Any]) -> tuple[Callable[...,
     lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
     plain = {key: value for key, value in scalars.items() if key not in lazy}
     return (_Call(f, plain, tuple(lazy)) if scalars else f), list(lazy.values())
+
+
+def _rebuild(state: State, rows: list[Any]) -> State:
+    return type(state)(*rows) if hasattr(state, "_fields") else type(state)(rows)
 
 
 def _array(name: str, tasks: dict[Any, Any], needs: Sequence[Any], chunks: Any, meta: Any) -> Any:

@@ -35,8 +35,12 @@ Options = Mapping[str, Any] | None
 
 
 def normal_path(path: str | os.PathLike[str]) -> str:
-    """Return `path` as text, with ``file://`` taken off; other URLs stay as they are."""
-    return os.fspath(path).removeprefix("file://")
+    """Return a local path as an absolute one, ``file://`` taken off; other URLs as they are.
+
+    Workers of a cluster have a working directory of their own, so no relative path leaves here.
+    """
+    text = os.fspath(path).removeprefix("file://")
+    return text if is_url(text) else os.path.abspath(text)
 
 
 def is_url(path: str) -> bool:
@@ -48,11 +52,12 @@ def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r
     """Open whatever Zarr group is at `path`."""
     try:
         return zarr.open_group(path, mode=mode, storage_options=_plain(options))
+    except zarr.errors.ContainsArrayError:
+        raise NotOurStore(f"{path}: found a Zarr array, expected a store of snmf_dist") from None
     except zarr.errors.GroupNotFoundError:
-        if is_url(path) and not _is_array(path, options):
+        if is_url(path):
             raise StoreNotFound(f"{path}: no Zarr group found; check the URL") from None
-        what = "a Zarr array" if _is_array(path, options) else "not a Zarr group"
-        raise NotOurStore(f"{path}: found {what}, expected a store of snmf_dist") from None
+        raise NotOurStore(f"{path}: not a Zarr group, expected a store of snmf_dist") from None
     except FileNotFoundError:
         raise StoreNotFound(f"{path}: no such file or directory; check the path") from None
     except (ImportError, ValueError) as error:  # an unknown protocol, or its package is missing
@@ -131,7 +136,6 @@ def replacing(path: str, *, overwrite: bool, options: Options = None) -> Iterato
     if is_url(path):
         yield path
         return
-    path = os.path.abspath(path)
     parent, name = os.path.split(path)
     if not os.path.isdir(parent):
         raise StoreNotFound(f"{parent}: no such directory; make it first")
@@ -185,14 +189,6 @@ def checksum(*arrays: np.ndarray) -> int:
     for array in arrays:
         crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
     return crc
-
-
-def _is_array(path: str, options: Options) -> bool:
-    try:
-        zarr.open_array(path, mode="r", storage_options=_plain(options))
-    except Exception:  # whatever it is, it is not an array we can name
-        return False
-    return True
 
 
 def _plain(options: Options) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ def block_problems(A: sparse.csr_matrix) -> Iterator[str]:
         yield "an entry is not a finite number above zero"
 
 
-def symmetry_balance(A: sparse.csr_matrix, *, first_row: int) -> np.uint64:
+def symmetry_balance(A: sparse.csr_matrix, *, first_row: int) -> int:
     """Hash sum of the entries above the diagonal minus that of those below.
 
     Added up over all blocks, modulo 2⁶⁴, it is 0 for a symmetric A, and 0 for any other with
@@ -34,8 +34,8 @@ def symmetry_balance(A: sparse.csr_matrix, *, first_row: int) -> np.uint64:
     low, high = np.minimum(rows, columns), np.maximum(rows, columns)
     bits = A.data.astype(np.float64).view(np.uint64)
     hashes = _mix((low * n + high).astype(np.uint64) ^ _mix(bits))
-    above = hashes[rows < columns].sum(dtype=np.uint64)
-    return above - hashes[rows > columns].sum(dtype=np.uint64)
+    above, below = (int(hashes[side].sum(dtype=np.uint64)) for side in (rows < columns, rows > columns))
+    return (above - below) % 2**64
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ TEXT = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 NAMES = ("source", "target", "weight")
-BATCH_BYTES = 1 << 24  # of text parsed at a time
-BATCH_ROWS = 1 << 20  # of Parquet read at a time
+BATCH_BYTES = 1 << 22  # of text parsed at a time
+BATCH_ROWS = 1 << 18  # of Parquet read at a time
 
 
 class Edges(NamedTuple):
@@ -66,7 +66,9 @@ def _text(file: Any, path: str, columns: Sequence[str] | None) -> Iterator[Any]:
             block_size=BATCH_BYTES, skip_rows=look.skip, column_names=list(look.names)
         ),
         parse_options=csv.ParseOptions(delimiter=look.delimiter),
-        convert_options=csv.ConvertOptions(column_types=types, include_columns=list(use)),
+        convert_options=csv.ConvertOptions(
+            column_types=types, include_columns=list(use), null_values=[""]
+        ),
     ) as reader:
         yield from reader
 

@@ -18,7 +18,7 @@ from snmf_dist.errors import InputError, NotOurStore, StoreNotFound
 from snmf_dist.graph.edgefiles import Edges, is_edge_file, read_edges
 from snmf_dist.graph.store import KIND, GraphStore, open_graph
 
-BATCH = 1 << 20  # edges in a batch
+BATCH = 1 << 18  # edges in a batch: 6 MB, a few times over while it is filed
 
 
 @dataclass(frozen=True)

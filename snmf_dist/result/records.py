@@ -8,7 +8,7 @@ from enum import Enum
 class Status(Enum):
     """How a run ended; the value is a sentence for the user."""
 
-    CONVERGED = "converged: the change of an iteration fell below tol"
+    CONVERGED = "the change of an iteration fell to tol or below"
     MAX_ITER = "the iteration limit came first; raise max_iter or loosen tol"
     DIVERGED = "the numbers overflowed; the last finite state was kept: raise rho, or normalise A"
     COLLAPSED = "every membership became zero; lower rho, or try another seed"

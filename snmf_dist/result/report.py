@@ -22,12 +22,14 @@ def save_picture(path: str | os.PathLike[str], solution: Solution, points: np.nd
         In the input's own order.
     """
     figure_class = _figure_class()
-    figure = figure_class(figsize=(11, 4.6), layout="constrained")
-    plane, curve = figure.subplots(1, 2)
+    figure = figure_class(figsize=(12, 4.4), layout="constrained")
+    plane, curve = figure.subplots(1, 2, width_ratios=(3, 2))
 
     found = solution.labels >= 0
     plane.scatter(*points[~found].T, s=6, color="0.7", label="no cluster")
-    plane.scatter(*points[found].T, s=6, c=solution.labels[found], cmap="tab10", vmin=0, vmax=9)
+    colors = "tab10" if solution.k <= 10 else "tab20"  # more clusters than colours share them
+    shades = solution.labels[found] % (10 if solution.k <= 10 else 20)
+    plane.scatter(*points[found].T, s=6, c=shades, cmap=colors, vmin=0, vmax=9 if solution.k <= 10 else 19)
     plane.set(title=f"{solution.k} clusters of {len(points)} points", xticks=[], yticks=[])
     plane.set_aspect("equal")
 

@@ -5,7 +5,27 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from snmf_dist.errors import InputError
+from snmf_dist.errors import InputError, StoreNotFound
+
+
+def read_labels(path: str, *, n: int) -> np.ndarray:
+    """Read `n` known labels: ``.npy``, ``.npz`` with an array ``y``, or text with a label a line."""
+    try:
+        if path.endswith(".npz"):
+            with np.load(path, allow_pickle=False) as file:
+                if "y" not in file.files:
+                    raise InputError(f"{path}: holds {file.files}; expected an array named y")
+                labels = file["y"]
+        elif path.endswith(".npy"):
+            labels = np.load(path, allow_pickle=False)
+        else:
+            with open(path, encoding="utf-8") as text:
+                labels = np.array([line.strip() for line in text if line.strip()])
+    except FileNotFoundError:
+        raise StoreNotFound(f"{path}: no such file; check the path of the labels") from None
+    if labels.shape != (n,):
+        raise InputError(f"{path}: has {labels.shape} labels; expected ({n},), one for each row of the graph")
+    return labels
 
 
 class Scores(NamedTuple):

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from snmf_dist import storage
+from snmf_dist.errors import StoreCorrupt
 from snmf_dist.result.files import ResultParts, read_result, write_result
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows
+from snmf_dist.rows import Rows, gather_rows, map_rows
+from snmf_dist.solve.kernels import row_labels
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,18 @@ class Solution:
     def n_unassigned(self) -> int:
         """Rows with label −1."""
         return int(np.count_nonzero(self.labels < 0))
+
+    def validate(self) -> None:
+        """Read the whole membership, block by block, and check it against its checksums and the labels.
+
+        Raises
+        ------
+        StoreCorrupt
+            What was read is not what was written.
+        """
+        found = gather_rows(map_rows(row_labels, self.membership)).ravel()
+        if not np.array_equal(found, self.labels):
+            raise StoreCorrupt("labels are not those of the membership; fit again")
 
     def save(
         self,

@@ -20,9 +20,15 @@ def gram(X: np.ndarray) -> np.ndarray:
 
 
 def ridge_inverse(G: np.ndarray, *, rho: float) -> np.ndarray:
-    """(G + ρI)⁻¹ through the Cholesky factor of the box: C Cᵀ = G + ρI."""
+    """(G + ρI)⁻¹ through the Cholesky factor of the box: C Cᵀ = G + ρI.
+
+    NaN if G overflowed, or is so large that ρI is lost beside it: the loop then sees the divergence.
+    """
     identity = np.eye(len(G))
-    return linalg.cho_solve(linalg.cho_factor(G + rho * identity, lower=True), identity)
+    try:
+        return linalg.cho_solve(linalg.cho_factor(G + rho * identity, lower=True), identity)
+    except ValueError:  # LinAlgError is one too
+        return np.full_like(G, np.nan)
 
 
 def ridge_solve(

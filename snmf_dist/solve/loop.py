@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, settle
+from snmf_dist.rows import Rows, in_blocks, settle
 from snmf_dist.solve.stopping import quality, verdict
 
 
@@ -98,8 +98,10 @@ def run(
                 seconds=time.perf_counter() - begin,
             )
         history.append(record)
-        for listener in listeners:
-            listener.on_iteration(record, state)
+        if listeners:
+            shown = in_blocks(state)
+            for listener in listeners:
+                listener.on_iteration(record, shown)
         if status is not None:
-            return Outcome(state, status, history)
+            return Outcome(in_blocks(state), status, history)
     raise ValueError(f"max_iter is {max_iter}; expected at least 1")

@@ -1,0 +1,274 @@
+"""snmf-dist: parse, call the library, print. Exit codes: 0 done, 1 not converged, 2 bad input, 3 failed."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+import snmf_dist
+from snmf_dist import cluster, demo, storage
+from snmf_dist.errors import SnmfError, WorkLost
+from snmf_dist.listeners import JsonLines
+from snmf_dist.progress import iterations, stages
+from snmf_dist.result.scores import read_labels
+
+NOT_CONVERGED, BAD_INPUT, FAILED = 1, 2, 3
+
+
+class _Commands(click.Group):
+    """Turns the library's errors and warnings into lines for the terminal."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _plain_warnings():
+            try:
+                return super().invoke(ctx)
+            except SnmfError as error:
+                click.echo(f"error: {error}", err=True)
+                ctx.exit(FAILED if isinstance(error, WorkLost) else BAD_INPUT)
+            except OSError as error:
+                what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+                click.echo(f"error: {what}; what was already written before this run is untouched", err=True)
+                ctx.exit(FAILED)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="snmf-dist")
+def main() -> None:
+    """Cluster graphs that do not fit: A ≈ LLᵀ, L ≥ 0, on Dask and Zarr.
+
+    \b
+    Try it:          snmf-dist demo
+    Your own graph:  snmf-dist import edges.csv graph.zarr --symmetrize max
+                     snmf-dist fit graph.zarr -k 20 --out result.zarr
+                     snmf-dist info result.zarr
+
+    Exit codes: 0 done; 1 not converged (the result is still written); 2 usage or bad input; 3 the work
+    failed (disk full, workers lost).
+    """
+
+
+@main.command("import")
+@click.argument("source")
+@click.argument("graph")
+@click.option(
+    "--normalize",
+    type=click.Choice(["ncut", "none"]),
+    default="ncut",
+    show_default=True,
+    help="ncut: divide by the roots of the degrees, as the paper does; none: keep weights.",
+)
+@click.option(
+    "--symmetrize",
+    type=click.Choice(["max", "mean"]),
+    help="Make A symmetric: max for undirected lists that hold an edge once. Without it an "
+    "asymmetric A is refused.",
+)
+@click.option("--self-loops", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
+@click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
+@click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True)
+@click.option("--key", help="Which obsp matrix of an AnnData store.")
+@click.option("--columns", help="Names of the source, target and weight columns, with commas between.")
+@click.option("--nodes", type=int, help="Number of nodes.  [default: the largest id decides]")
+@click.option("--first-id", type=int, default=0, show_default=True, help="1 for lists that count from one.")
+@click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
+def import_(
+    source: str, graph: str, normalize: str, columns: str | None, nodes: int | None, **options: Any
+) -> None:
+    """Write SOURCE as the graph store GRAPH.
+
+    SOURCE is a SciPy .npz, a Matrix Market .mtx, an edge list (.csv .tsv .txt .edges .parquet: source,
+    target and optionally weight), an AnnData Zarr store, or another graph store to cut into other blocks.
+    Edge lists may be larger than memory.
+
+    \b
+    Example: snmf-dist import edges.tsv graph.zarr --symmetrize max --first-id 1
+    """
+    console = Console()
+    with stages(console) as progress:
+        store = snmf_dist.import_graph(
+            source,
+            graph,
+            normalize=None if normalize == "none" else normalize,
+            columns=columns.split(",") if columns else None,
+            n=nodes,
+            progress=progress,
+            **options,
+        )
+    _print_facts(console, store.info())
+
+
+@main.command()
+@click.argument("graph")
+@click.option("-k", "--clusters", "k", type=int, required=True, help="Number of clusters.")
+@click.option("--out", required=True, help="Where to write the result, a path or URL.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Run on this Dask cluster, as tcp://host:8786.  [default: threads of this process]",
+)
+@click.option("--solver", type=click.Choice(["admm"]), default="admm", show_default=True)
+@click.option("--rho", type=float, default=0.1, show_default=True, help="Penalty of ADMM.")
+@click.option("--tol", type=float, default=1e-5, show_default=True, help="Stop at this relative change.")
+@click.option("--max-iter", type=int, default=1000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random start.")
+@click.option("--init", type=click.Choice(["random"]), default="random", show_default=True)
+@click.option("--block-rows", type=int, help="Rows a block.  [default: the blocks of GRAPH]")
+@click.option(
+    "--evaluate-every",
+    type=int,
+    default=10,
+    show_default=True,
+    help="Take the objective every so many iterations; each costs half an iteration.",
+)
+@click.option(
+    "--labels",
+    "truth",
+    metavar="FILE",
+    help="Known labels (.npy, .npz with y, or a line each): print how well they are met.",
+)
+@click.option("--json-lines", metavar="FILE", help="Write each iteration as a line of JSON.")
+@click.option("--overwrite", is_flag=True, help="Replace the result at --out.")
+def fit(
+    graph: str, out: str, scheduler: str | None, truth: str | None, json_lines: str | None, **settings: Any
+) -> None:
+    """Cluster the graph store GRAPH into K soft clusters.
+
+    \b
+    Examples: snmf-dist fit graph.zarr -k 20 --out result.zarr
+              snmf-dist fit graph.zarr -k 20 --out result.zarr --scheduler tcp://127.0.0.1:8786
+    """
+    console = Console()
+    store = snmf_dist.open_graph(graph)
+    known = read_labels(truth, n=store.n) if truth else None
+    listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
+    with cluster.connect(scheduler) if scheduler else nullcontext():
+        solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
+    _print_solution(console, solution, known)
+    console.print(f"result: {out}", highlight=False)
+    if not solution.status.converged:
+        raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+@main.command()
+@click.argument("path")
+def info(path: str) -> None:
+    """Describe the graph store or result at PATH."""
+    console = Console()
+    group = storage.open_group(storage.normal_path(path))
+    if storage.kind_of(group) == "result":
+        solution = snmf_dist.open_solution(path)
+        _print_solution(console, solution, None)
+        _print_facts(console, {**solution.settings, **solution.provenance})
+    else:
+        _print_facts(console, snmf_dist.open_graph(path).info())
+
+
+@main.command()
+@click.argument("path")
+@click.option("--quick", is_flag=True, help="Only sizes and the manifest; do not read all entries.")
+def check(path: str, quick: bool) -> None:
+    """Check that the graph store or result at PATH is whole and as it was written."""
+    console = Console()
+    group = storage.open_group(storage.normal_path(path))
+    if storage.kind_of(group) == "result":
+        solution = snmf_dist.open_solution(path)
+        if not quick:
+            solution.validate()
+    else:
+        with stages(console) as progress:
+            snmf_dist.open_graph(path).validate(deep=not quick, progress=progress)
+    console.print(f"{path}: ok ({'quick' if quick else 'every entry read'})", highlight=False)
+
+
+@main.command("demo")
+@click.option("--out", default="snmf-demo", show_default=True, help="Folder for graph, result and picture.")
+@click.option("--points", type=int, default=2000, show_default=True, help="How many points to draw.")
+@click.option(
+    "--starts",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Random starts; the one that captures most of A is kept.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the points.")
+def demo_(out: str, points: int, starts: int, seed: int) -> None:
+    """Cluster points that k-means cannot separate, from nothing to a picture."""
+    from sklearn.cluster import KMeans
+
+    from snmf_dist.result.report import save_picture
+
+    console = Console()
+    os.makedirs(out, exist_ok=True)
+    graph_path, result_path, picture = (
+        os.path.join(out, name) for name in ("graph.zarr", "result.zarr", "clusters.png")
+    )
+    drawn = demo.make_points(points, seed=seed)
+    console.print(f"{points} points in {demo.CLUSTERS} clusters; their neighbour graph:", highlight=False)
+    weights = demo.similarity_graph(drawn.X)
+    graph = snmf_dist.import_graph(weights, graph_path, symmetrize="max", overwrite=True)
+    console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}", highlight=False)
+
+    best = None
+    for start in range(starts):
+        console.print(f"\nstart {start + 1} of {starts}", style="bold")
+        with warnings.catch_warnings(action="ignore"):
+            found = snmf_dist.fit(
+                graph,
+                demo.CLUSTERS,
+                seed=start,
+                max_iter=2000,
+                evaluate_every=200,
+                listeners=[iterations(console)],
+            )
+        console.print(f"{found.status.name}: captured {found.captured:.6f}", highlight=False)
+        best = found if best is None or found.captured > best.captured else best
+    assert best is not None
+    best.save(result_path, overwrite=True)
+    save_picture(picture, best, drawn.X)
+
+    console.print("\nthe start that captured most:", style="bold")
+    _print_solution(console, best, drawn.y)
+    rival = KMeans(demo.CLUSTERS, n_init=10, random_state=0).fit_predict(drawn.X)
+    accuracy = snmf_dist.score(rival, drawn.y).accuracy
+    console.print(f"k-means on the same points: accuracy {accuracy:.3f}", highlight=False)
+    console.print(f"result: {result_path}\npicture: {picture}", highlight=False)
+
+
+def _print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) -> None:
+    facts: dict[str, Any] = {
+        "status": f"{solution.status.name}: {solution.status.value}",
+        "iterations": solution.n_iter,
+        "products with A": solution.n_products,
+        "captured energy": f"{solution.captured:.6g}",
+        "objective": f"{solution.objective:.6g}",
+        "KKT distance": f"{solution.kkt:.2e}",
+        "cluster sizes": " ".join(map(str, sorted(solution.sizes.tolist(), reverse=True))),
+        "rows in no cluster": solution.n_unassigned,
+    }
+    if truth is not None:
+        scores = snmf_dist.score(solution.labels, truth)._asdict()
+        facts |= {name: f"{value:.4f}" for name, value in scores.items()}
+    _print_facts(console, facts)
+
+
+def _print_facts(console: Console, facts: dict[str, Any]) -> None:
+    for name, value in facts.items():
+        console.print(f"[bold]{name:20}[/] {escape(str(value))}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show our warnings as a line each, without the place in the code."""
+
+    def show(message: Warning | str, *rest: Any) -> None:
+        click.echo(f"warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield

@@ -1,0 +1,46 @@
+import pytest
+from distributed import Client, LocalCluster
+
+import snmf_dist
+from tests.helpers import planted_graph
+
+
+def pytest_addoption(parser):
+    parser.addoption("--runslow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--runslow"):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="slow; run with --runslow"))
+
+
+@pytest.fixture(scope="session")
+def two_processes():
+    """A real cluster on loopback: two worker processes of one thread each."""
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(two_processes):
+    with Client(two_processes) as client:
+        yield client
+
+
+@pytest.fixture(params=["threads", "processes"])
+def place(request):
+    """Where fit runs: Dask's threads, or two worker processes."""
+    if request.param == "processes":
+        request.getfixturevalue("client")
+    return request.param
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A planted graph of 90 rows in 3 groups, float64, in 4 blocks."""
+    W, _ = planted_graph()
+    return snmf_dist.import_graph(W, tmp_path / "graph.zarr", dtype="float64", block_rows=25)

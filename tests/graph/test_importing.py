@@ -1,0 +1,278 @@
+import gzip
+import os
+import tracemalloc
+import warnings
+
+import anndata
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from pyarrow import parquet
+from scipy import io, sparse
+
+import snmf_dist
+from snmf_dist import errors
+from tests import oracle
+from tests.helpers import planted_graph
+
+W, _ = planted_graph(40, 2, seed=3)
+A = oracle.normalized(W.toarray())
+
+
+def dense(graph):
+    return graph.read_rows(0, graph.n).toarray()
+
+
+def imported(source, tmp_path, **options):
+    return snmf_dist.import_graph(source, tmp_path / "g.zarr", dtype="float64", **options)
+
+
+def write_zarr(adata, path, version=3):
+    with (
+        warnings.catch_warnings(action="ignore"),
+        anndata.settings.override(zarr_write_format=version),
+    ):
+        adata.write_zarr(path)
+
+
+def write_source(kind, folder):
+    """W in the format `kind`; returns the source and what import_graph must be told of it."""
+    coo = sparse.coo_matrix(W)
+    edges = np.column_stack((coo.row, coo.col, coo.data))
+    upper = edges[coo.row <= coo.col]
+    path = folder / f"w.{kind}"
+    text = {"fmt": ("%d", "%d", "%.17g")}
+    if kind == "npz":
+        sparse.save_npz(path, W)
+    elif kind == "mtx":
+        io.mmwrite(path, W)
+    elif kind == "csv":
+        np.savetxt(path, edges, delimiter=",", header="source,target,weight", comments="", **text)
+    elif kind == "tsv":
+        np.savetxt(path, upper + np.array([1, 1, 0]), delimiter="\t", header="by hand", comments="# ", **text)
+        return path, {"symmetrize": "max", "first_id": 1}
+    elif kind == "txt.gz":
+        with gzip.open(path, "wt") as file:
+            np.savetxt(file, edges, delimiter=" ", **text)
+    elif kind == "parquet":
+        names = ("u", "w", "note", "v")
+        columns = (coo.row, coo.data, coo.row, coo.col)
+        parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), path, row_group_size=10)
+        return path, {"columns": ("u", "v", "w")}
+    elif kind == "zarr":
+        adata = anndata.AnnData(
+            obsp={"connectivities": sparse.csr_matrix(W), "distances": sparse.csc_matrix(W)}
+        )
+        write_zarr(adata, path)
+        return path, {"key": "distances"}
+    return path, {}
+
+
+@pytest.mark.parametrize("kind", ["npz", "mtx", "csv", "tsv", "txt.gz", "parquet", "zarr"])
+@pytest.mark.parametrize("block_rows", [None, 7])
+def test_every_kind_of_file_gives_the_same_graph(tmp_path, kind, block_rows):
+    source, options = write_source(kind, tmp_path)
+    graph = imported(source, tmp_path, block_rows=block_rows, **options)
+    assert_allclose(dense(graph), A, rtol=1e-13)
+    assert graph.order.tolist() == list(range(40))
+    graph.validate(deep=True)
+
+
+@pytest.mark.parametrize(
+    "matrix", [W, sparse.csr_array(W), sparse.coo_matrix(W), sparse.csc_array(W), W.toarray(), W.astype("f4")]
+)
+def test_every_kind_of_matrix_gives_the_same_graph(tmp_path, matrix):
+    assert_allclose(dense(imported(matrix, tmp_path)), A, rtol=1e-6)
+
+
+def test_an_npz_of_edges_is_read(tmp_path):
+    np.savez(tmp_path / "e.npz", n=5, src=[0, 1], dst=[1, 2])
+    with pytest.warns(errors.GraphWarning, match="2 of 5 rows have no edge"):
+        graph = imported(tmp_path / "e.npz", tmp_path, symmetrize="max", normalize=None)
+    assert dense(graph).sum() == 4
+
+
+def test_normalised_values_are_symmetric_to_the_last_bit(tmp_path):
+    graph = imported(W, tmp_path, block_rows=9)
+    found = dense(graph)
+    assert_array_equal(found, found.T)
+    assert np.linalg.eigvalsh(found)[-1] == pytest.approx(1)
+
+
+def test_another_graph_store_is_reblocked_with_its_degrees_and_order(tmp_path):
+    first = imported(W, tmp_path, block_rows=9)
+    again = snmf_dist.import_graph(first, tmp_path / "again.zarr", dtype="float64", block_rows=16)
+    by_path = snmf_dist.import_graph(first.path, tmp_path / "path.zarr", dtype="float64", block_rows=16)
+    assert again.bounds.tolist() == [0, 16, 32, 40]
+    assert_array_equal(dense(again), dense(first))
+    assert_array_equal(again.degree, first.degree)
+    assert by_path.fingerprint == again.fingerprint
+    with pytest.raises(errors.InputError, match="normalised already"):
+        snmf_dist.import_graph(first, tmp_path / "w.zarr", normalize=None)
+
+
+def test_one_anndata_matrix_needs_no_key(tmp_path):
+    write_zarr(anndata.AnnData(obsp={"only": sparse.csr_matrix(W)}), tmp_path / "a.zarr", version=2)
+    assert_allclose(dense(imported(tmp_path / "a.zarr", tmp_path)), A, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("how", "expected"), [("max", [[0, 3], [3, 0]]), ("mean", [[0, 2], [2, 0]])])
+def test_an_asymmetric_graph_is_made_symmetric_on_request(tmp_path, how, expected):
+    one_way = sparse.csr_matrix([[0, 3.0], [1.0, 0]])
+    graph = imported(one_way, tmp_path, symmetrize=how, normalize=None, block_rows=1)
+    assert dense(graph).tolist() == expected
+
+
+def test_self_loops_are_kept_or_dropped(tmp_path):
+    loops = W + 2 * sparse.eye_array(40)
+    kept = imported(loops, tmp_path, block_rows=9)
+    assert kept.block["self_loops"] == 40
+    assert_allclose(dense(kept), oracle.normalized(loops.toarray()), rtol=1e-13)
+    dropped = imported(loops, tmp_path, block_rows=9, self_loops="drop", overwrite=True)
+    assert dropped.block["self_loops"] == 0
+    assert_allclose(dense(dropped), A, rtol=1e-13)
+
+
+def test_repeated_edges_add_up(tmp_path):
+    (tmp_path / "e.csv").write_text("0,1,1\n1,0,3\n0,1,2\n")
+    assert dense(imported(tmp_path / "e.csv", tmp_path, normalize=None)).tolist() == [[0, 3], [3, 0]]
+
+
+def test_rows_without_edges_are_allowed_counted_and_reported(tmp_path):
+    (tmp_path / "e.csv").write_text("0,2\n2,0\n")
+    with pytest.warns(errors.GraphWarning, match="3 of 5 rows have no edge"):
+        graph = imported(tmp_path / "e.csv", tmp_path, n=5)
+    assert graph.block["zero_degree"] == 3
+    assert np.isfinite(dense(graph)).all()
+
+
+def test_tiny_and_huge_weights_normalise_without_overflow(tmp_path):
+    extreme = sparse.block_diag([[[0, 1e-300], [1e-300, 0]], [[0, 1e300], [1e300, 0]]])
+    pairs = np.kron(np.eye(2), [[0, 1], [1, 0]])
+    assert_allclose(dense(imported(extreme, tmp_path)), pairs, rtol=1e-15)
+
+
+def test_an_edge_list_streams_through_bounded_memory(tmp_path):
+    n, edges = 20_000, 2_000_000
+    random = np.random.default_rng(0)
+    table = pa.table({"source": random.integers(0, n, edges), "target": random.integers(0, n, edges)})
+    parquet.write_table(table, tmp_path / "e.parquet", row_group_size=100_000)
+    del table
+    tracemalloc.start()
+    try:
+        graph = imported(tmp_path / "e.parquet", tmp_path, symmetrize="max", block_rows=500)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert graph.n_blocks == 40
+    # 2M edges, each filed twice at 24 bytes, are 96 MB on disk; a batch and a block are far less
+    assert peak < 40e6
+
+
+def test_progress_is_told_of_each_stage(tmp_path):
+    told = []
+    imported(W, tmp_path, block_rows=10, progress=lambda *report: told.append(report))
+    assert told[-1] == ("write", 4, 4)
+    assert {stage for stage, _, _ in told} == {"read edges", "merge", "write"}
+
+
+BAD = {
+    "not square": (sparse.csr_matrix((3, 4)), {}, "A is 3 × 4; expected a square"),
+    "no numbers": (np.array([["a", "b"], ["c", "d"]]), {}, "expected real numbers"),
+    "NaN": (np.array([[0, np.nan], [np.nan, 0]]), {}, r"A\[0, 1\] = nan; expected finite"),
+    "infinite": (np.array([[0, np.inf], [np.inf, 0]]), {}, r"A\[0, 1\] = inf"),
+    "negative": (np.array([[0, -1.0], [-1.0, 0]]), {}, r"A\[0, 1\] = -1.0; .*not distances"),
+    "asymmetric": (np.array([[0, 2.0], [1.0, 0]]), {}, r"A\[0, 1\] = 2 but A\[1, 0\] = 1 .*symmetrize"),
+    "one direction": (np.array([[0, 2.0], [0, 0]]), {}, r"A\[1, 0\] = 0"),
+    "empty": (sparse.csr_matrix((0, 0)), {}, "the graph is empty"),
+    "no edges": (sparse.csr_matrix((4, 4)), {}, "the graph is empty"),
+    "all zero": (sparse.csr_matrix(([0.0, 0.0], ([0, 1], [1, 0]))), {}, "every weight is zero"),
+    "a list": ([[0, 1], [1, 0]], {}, "source is a list; expected"),
+    "normalize": (W, {"normalize": "max"}, "normalize is 'max'; expected one of 'ncut', None"),
+    "block_rows": (W, {"block_rows": 0}, "block_rows is 0; expected at least 1"),
+    "too large": (sparse.csr_matrix(np.full((2, 2), 1e39)), {"normalize": None, "dtype": "float32"},
+                  "too large for float32; pass dtype='float64'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_matrix_is_refused_in_words_and_leaves_nothing(tmp_path, case):
+    source, options, words = BAD[case]
+    with pytest.raises(errors.InputError, match=words):
+        snmf_dist.import_graph(source, tmp_path / "g.zarr", **{"dtype": "float64", **options})
+    assert os.listdir(tmp_path) == []
+
+
+BAD_LINES = {
+    "text ids": ("a,b\nc,d\n", {}, "cannot be read as an edge list|holds text"),
+    "fractional ids": ("0.5,1\n", {}, "cannot be read as an edge list"),
+    "ragged": ("0,1,1\n0,1\n", {}, "cannot be read as an edge list"),
+    "empty cell": ("0,1,1\n0,1,\n", {}, "empty cells"),
+    "nothing": ("# only a comment\n", {}, "holds no edges"),
+    "no delimiter": ("0\n1\n", {}, "line 1 is '0'; expected source and target"),
+    "many columns": ("0,1,2,3\n", {}, "name source, target and weight"),
+    "wrong names": ("x,y\n0,1\n", {"columns": ("u", "v")}, r"has columns \['x', 'y'\], not"),
+    "ids below first": ("0,1\n", {"first_id": 1}, "node id 0; ids start at first_id=1"),
+    "ids beyond n": ("0,7\n", {"n": 5}, "node id 7, but n=5"),
+    "sparse ids": ("0,99999999\n", {}, "number the nodes from 0"),
+    "NaN": ("0,1,nan\n1,0,nan\n", {}, r"A\[0, 1\] = nan"),
+    "negative": ("0,1,-2\n1,0,-2\n", {}, r"A\[0, 1\] = -2"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_a_bad_edge_list_is_refused_in_words(tmp_path, case):
+    text, options, words = BAD_LINES[case]
+    (tmp_path / "e.csv").write_text(text)
+    with pytest.raises(errors.InputError, match=words):
+        imported(tmp_path / "e.csv", tmp_path, **options)
+    assert os.listdir(tmp_path) == ["e.csv"]
+
+
+def test_bad_paths_are_refused_in_words(tmp_path):
+    with pytest.raises(errors.StoreNotFound, match=r"none\.csv: no such file"):
+        imported(tmp_path / "none.csv", tmp_path)
+    (tmp_path / "w.xlsx").write_text("?")
+    with pytest.raises(errors.InputError, match="unknown kind of file; expected"):
+        imported(tmp_path / "w.xlsx", tmp_path)
+    with pytest.raises(errors.StoreNotFound, match="no such directory; make it first"):
+        snmf_dist.import_graph(W, tmp_path / "no" / "g.zarr")
+    with pytest.raises(errors.NotOurStore, match="not a Zarr group"):
+        imported(tmp_path, tmp_path)
+    (tmp_path / "w.mtx").write_text("no matrix\n")
+    with pytest.raises(errors.InputError, match="Matrix Market"):
+        imported(tmp_path / "w.mtx", tmp_path)
+    np.savez(tmp_path / "w.npz", x=1)
+    with pytest.raises(errors.InputError, match=r"holds \['x'\]"):
+        imported(tmp_path / "w.npz", tmp_path)
+
+
+def test_anndata_without_the_key_names_the_keys(tmp_path):
+    source, _ = write_source("zarr", tmp_path)
+    for key in (None, "absent"):
+        with pytest.raises(errors.InputError, match=r"\['connectivities', 'distances'\]: pass key="):
+            imported(source, tmp_path, key=key)
+
+
+def test_an_existing_store_is_kept_unless_overwrite_is_asked_for(tmp_path):
+    first = imported(W, tmp_path)
+    with pytest.raises(errors.StoreExists, match="overwrite=True"):
+        imported(W * 2, tmp_path)
+    bad = W.copy()
+    bad.data[0] = np.nan
+    with pytest.raises(errors.InputError):
+        imported(bad, tmp_path, overwrite=True)
+    assert snmf_dist.open_graph(first.path).fingerprint == first.fingerprint
+    second = imported(W, tmp_path, normalize=None, overwrite=True)
+    assert second.fingerprint != first.fingerprint
+    assert os.listdir(tmp_path) == ["g.zarr"]
+
+
+def test_overwrite_never_touches_what_is_not_ours(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
+    for target in (tmp_path / "thesis", tmp_path / "thesis" / "chapter1.txt"):
+        with pytest.raises(errors.StoreExists, match="not a store of snmf_dist"):
+            snmf_dist.import_graph(W, target, overwrite=True)
+    assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "years of work"

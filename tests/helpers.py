@@ -1,0 +1,26 @@
+"""Graphs and data the tests share."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+
+def planted_graph(n=90, k=3, *, seed=0, inside=0.4, between=0.02):
+    """A symmetric weighted graph of `k` planted groups of consecutive rows, and the groups."""
+    random = np.random.default_rng(seed)
+    y = np.sort(np.arange(n) % k)
+    chance = np.where(y[:, None] == y[None, :], inside, between)
+    upper = np.triu((random.random((n, n)) < chance) * random.uniform(0.5, 1.5, (n, n)), 1)
+    return sparse.csr_matrix(upper + upper.T), y
+
+
+def data_file(name):
+    """A data set of the paper, or a skip that says where it was looked for."""
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SNMF_DATA", shared))
+    if not (folder / name).exists():
+        pytest.skip(f"{name} is not in {folder}; set SNMF_DATA to the folder that has it")
+    return folder / name

@@ -1,0 +1,66 @@
+"""The paper, dense and literal: what every blocked, threaded or distributed run must agree with."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+
+class DenseState(NamedTuple):
+    X: np.ndarray
+    Y: np.ndarray
+    L: np.ndarray
+    Lam: np.ndarray
+    Gam: np.ndarray
+
+
+def admm(A, L, *, rho, tol=0.0, max_iter):
+    """Algorithm 2 from Y = L, duals of zero; returns the state, the iterations and the last change."""
+    n, K = L.shape
+    X, Y = L, L
+    Lam, Gam = np.zeros((n, K)), np.zeros((n, K))
+    norm = np.linalg.norm
+    for iteration in range(1, max_iter + 1):  # noqa: B007
+        X0, Y0, L0 = X, Y, L
+        C = cholesky(Y.T @ Y + rho * np.eye(K), lower=True)
+        J = solve_triangular(C, (A @ Y + rho * L + Lam).T, lower=True)
+        X = solve_triangular(C.T, J, lower=False).T
+        D = cholesky(X.T @ X + rho * np.eye(K), lower=True)
+        H = solve_triangular(D, (A @ X + rho * L + Gam).T, lower=True)
+        Y = solve_triangular(D.T, H, lower=False).T
+        L = 0.5 * np.maximum(X + Y - (Lam + Gam) / rho, 0)
+        Lam = Lam + rho * (L - X)
+        Gam = Gam + rho * (L - Y)
+        change = norm(X - X0) / norm(X0) + norm(Y - Y0) / norm(Y0) + norm(L - L0) / norm(L0)
+        if change <= tol:
+            break
+    return DenseState(X, Y, L, Lam, Gam), iteration, change
+
+
+def objective(A, L):
+    return np.linalg.norm(A - L @ L.T) ** 2
+
+
+def kkt(A, L):
+    """‖L − [L − ∇/s]₊‖ / ‖L‖ with ∇ = (LLᵀ − A)L and s the largest eigenvalue of LᵀL."""
+    step = (L @ L.T - A) @ L / np.linalg.eigvalsh(L.T @ L)[-1]
+    return np.linalg.norm(L - np.maximum(L - step, 0)) / np.linalg.norm(L)
+
+
+def similarity_graph(points, *, q=None, p=7):
+    """The paper's W and A = D^-1/2 W D^-1/2, from all distances."""
+    n = len(points)
+    q = int(np.log2(n)) + 1 if q is None else q
+    d = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
+    near = np.argsort(d + np.diag(np.full(n, np.inf)), axis=1, kind="stable")
+    sigma = d[np.arange(n), near[:, p - 1]]
+    chosen = np.zeros((n, n), dtype=bool)
+    chosen[np.arange(n)[:, None], near[:, :q]] = True
+    W = np.where(chosen | chosen.T, np.exp(-(d**2) / np.outer(sigma, sigma)), 0)
+    return W, normalized(W)
+
+
+def normalized(W):
+    root = np.sqrt(W.sum(axis=1))
+    scale = np.divide(1, root, out=np.zeros_like(root), where=root > 0)
+    return W * np.outer(scale, scale)
