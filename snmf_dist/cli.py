@@ -88,7 +88,7 @@ def import_(
     \b
     Example: snmf-dist import edges.tsv graph.zarr --symmetrize max --first-id 1
     """
-    console = Console()
+    console = _console()
     with stages(console) as progress:
         store = snmf_dist.import_graph(
             source,
@@ -142,14 +142,14 @@ def fit(
     Examples: snmf-dist fit graph.zarr -k 20 --out result.zarr
               snmf-dist fit graph.zarr -k 20 --out result.zarr --scheduler tcp://127.0.0.1:8786
     """
-    console = Console()
+    console = _console()
     store = snmf_dist.open_graph(graph)
     known = read_labels(truth, n=store.n) if truth else None
     listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
     with cluster.connect(scheduler) if scheduler else nullcontext():
         solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
     _print_solution(console, solution, known)
-    console.print(f"result: {out}", highlight=False)
+    console.print(f"result: {out}")
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
 
@@ -158,7 +158,7 @@ def fit(
 @click.argument("path")
 def info(path: str) -> None:
     """Describe the graph store or result at PATH."""
-    console = Console()
+    console = _console()
     group = storage.open_group(storage.normal_path(path))
     if storage.kind_of(group) == "result":
         solution = snmf_dist.open_solution(path)
@@ -173,7 +173,7 @@ def info(path: str) -> None:
 @click.option("--quick", is_flag=True, help="Only sizes and the manifest; do not read all entries.")
 def check(path: str, quick: bool) -> None:
     """Check that the graph store or result at PATH is whole and as it was written."""
-    console = Console()
+    console = _console()
     group = storage.open_group(storage.normal_path(path))
     if storage.kind_of(group) == "result":
         solution = snmf_dist.open_solution(path)
@@ -182,7 +182,7 @@ def check(path: str, quick: bool) -> None:
     else:
         with stages(console) as progress:
             snmf_dist.open_graph(path).validate(deep=not quick, progress=progress)
-    console.print(f"{path}: ok ({'quick' if quick else 'every entry read'})", highlight=False)
+    console.print(f"{path}: ok ({'quick' if quick else 'every entry read'})")
 
 
 @main.command("demo")
@@ -202,16 +202,16 @@ def demo_(out: str, points: int, starts: int, seed: int) -> None:
 
     from snmf_dist.result.report import save_picture
 
-    console = Console()
+    console = _console()
     os.makedirs(out, exist_ok=True)
     graph_path, result_path, picture = (
         os.path.join(out, name) for name in ("graph.zarr", "result.zarr", "clusters.png")
     )
     drawn = demo.make_points(points, seed=seed)
-    console.print(f"{points} points in {demo.CLUSTERS} clusters; their neighbour graph:", highlight=False)
+    console.print(f"{points} points in {demo.CLUSTERS} clusters; their neighbour graph:")
     weights = demo.similarity_graph(drawn.X)
     graph = snmf_dist.import_graph(weights, graph_path, symmetrize="max", overwrite=True)
-    console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}", highlight=False)
+    console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}")
 
     best = None
     for start in range(starts):
@@ -225,7 +225,7 @@ def demo_(out: str, points: int, starts: int, seed: int) -> None:
                 evaluate_every=200,
                 listeners=[iterations(console)],
             )
-        console.print(f"{found.status.name}: captured {found.captured:.6f}", highlight=False)
+        console.print(f"{found.status.name}: captured {found.captured:.6f}")
         best = found if best is None or found.captured > best.captured else best
     assert best is not None
     best.save(result_path, overwrite=True)
@@ -235,8 +235,13 @@ def demo_(out: str, points: int, starts: int, seed: int) -> None:
     _print_solution(console, best, drawn.y)
     rival = KMeans(demo.CLUSTERS, n_init=10, random_state=0).fit_predict(drawn.X)
     accuracy = snmf_dist.score(rival, drawn.y).accuracy
-    console.print(f"k-means on the same points: accuracy {accuracy:.3f}", highlight=False)
-    console.print(f"result: {result_path}\npicture: {picture}", highlight=False)
+    console.print(f"k-means on the same points: accuracy {accuracy:.3f}")
+    console.print(f"result: {result_path}\npicture: {picture}")
+
+
+def _console() -> Console:
+    """Lines as they are: not wrapped at the width of a terminal, numbers not coloured."""
+    return Console(soft_wrap=True, highlight=False)
 
 
 def _print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) -> None:
@@ -258,7 +263,7 @@ def _print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) 
 
 def _print_facts(console: Console, facts: dict[str, Any]) -> None:
     for name, value in facts.items():
-        console.print(f"[bold]{name:20}[/] {escape(str(value))}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{name:20}[/] {escape(str(value))}")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from snmf_dist.errors import ClusterError, WorkLost
 
+TIMEOUT = 15.0
 CHECKED = ("scipy", "zarr", "snmf-dist")  # besides what Dask itself tells of a worker
 
 
@@ -29,14 +30,14 @@ def current_client() -> Any | None:
 
 
 @contextmanager
-def connect(address: str, *, timeout: float = 15.0) -> Iterator[Any]:
+def connect(address: str, *, timeout: float | None = None) -> Iterator[Any]:
     """Connect to the scheduler at `address` for the body; its work then runs there.
 
     Parameters
     ----------
     address : str
         As ``tcp://host:8786`` or ``tls://host:8786``; TLS settings are Dask's own configuration.
-    timeout : float, default 15
+    timeout : float, default `TIMEOUT`
         Seconds to wait for the scheduler, and then for a first worker.
 
     Raises
@@ -46,6 +47,7 @@ def connect(address: str, *, timeout: float = 15.0) -> Iterator[Any]:
     """
     import distributed
 
+    timeout = TIMEOUT if timeout is None else timeout
     try:
         client = distributed.Client(address, timeout=timeout)
     except (OSError, TimeoutError, ValueError) as error:

@@ -50,7 +50,7 @@ class LiveTable(Listener):
 
     def on_start(self, settings: dict[str, Any]) -> None:
         """Draw the head of the table and the bar."""
-        self.progress.console.print(HEADER, style="bold", highlight=False)
+        self.progress.console.print(HEADER, style="bold")
         self.task = self.progress.add_task("", total=settings["max_iter"])
         self.progress.start()
 
@@ -58,7 +58,7 @@ class LiveTable(Listener):
         """Move the bar; add a line for an evaluated iteration."""
         if record.evaluated:
             self.objective = record.objective
-            self.progress.console.print(format_record(record), highlight=False)
+            self.progress.console.print(format_record(record))
         self.progress.update(
             self.task,
             completed=record.iteration,
@@ -72,4 +72,4 @@ class LiveTable(Listener):
 
 def _line(console: Console, stage: str, done: int, total: int) -> None:
     if done == total:
-        console.print(f"{stage}: {total} done", highlight=False)
+        console.print(f"{stage}: {total} done")

@@ -7,7 +7,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from snmf_dist.rows import (
-    central, export_rows, gather_rows, hold, in_blocks, load_rows, map_rows, multiply, settle, sum_rows,
+    central,
+    export_rows,
+    gather_rows,
+    hold,
+    in_blocks,
+    load_rows,
+    map_rows,
+    multiply,
+    settle,
+    sum_rows,
     take_rows,
 )  # fmt: skip
 from snmf_dist.solve.kernels import gram

@@ -66,9 +66,7 @@ def _text(file: Any, path: str, columns: Sequence[str] | None) -> Iterator[Any]:
             block_size=BATCH_BYTES, skip_rows=look.skip, column_names=list(look.names)
         ),
         parse_options=csv.ParseOptions(delimiter=look.delimiter),
-        convert_options=csv.ConvertOptions(
-            column_types=types, include_columns=list(use), null_values=[""]
-        ),
+        convert_options=csv.ConvertOptions(column_types=types, include_columns=list(use), null_values=[""]),
     ) as reader:
         yield from reader
 

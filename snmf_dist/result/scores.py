@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from snmf_dist.errors import InputError, StoreNotFound
 
@@ -59,6 +58,7 @@ def score(labels: np.ndarray, truth: np.ndarray) -> Scores:
     >>> score(np.array([0, 0, 1, 1]), np.array(["b", "b", "a", "a"])).accuracy
     1.0
     """
+    from scipy.optimize import linear_sum_assignment
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
     labels, truth = np.asarray(labels), np.asarray(truth)

@@ -29,9 +29,9 @@ class Quality(NamedTuple):
 
 def admm_numbers(squares: np.ndarray, *, rho: float) -> StepNumbers:
     """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from `kernels.step_norms`."""
-    dX, X0, dY, Y0, dL, L0, LX, LY, L = np.sqrt(squares)
+    dX, X0, dY, Y0, dL, L0, LX, LY, L = np.sqrt(squares).tolist()
     change = _ratio(dX, X0) + _ratio(dY, Y0) + _ratio(dL, L0)
-    return StepNumbers(change=change, primal=math.hypot(LX, LY), dual=math.sqrt(2) * rho * dL, size=float(L))
+    return StepNumbers(change, primal=math.hypot(LX, LY), dual=math.sqrt(2) * rho * dL, size=L)
 
 
 def verdict(numbers: StepNumbers, *, tol: float) -> Status | None:

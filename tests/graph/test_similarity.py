@@ -37,7 +37,9 @@ def test_duplicates_weigh_one_and_are_never_nan():
 def test_the_graph_is_the_papers_formula(tmp_path):
     X = RANDOM.standard_normal((120, 2))
     edges = demo.similarity_graph(X, q=7, p=7)
-    graph = snmf_dist.import_graph(edges, tmp_path / "g.zarr", symmetrize="max", dtype="float64", block_rows=50)
+    graph = snmf_dist.import_graph(
+        edges, tmp_path / "g.zarr", symmetrize="max", dtype="float64", block_rows=50
+    )
     assert_allclose(graph.read_rows(0, 120).toarray(), oracle.similarity_graph(X, q=7)[1], rtol=1e-10)
 
 

@@ -1,0 +1,133 @@
+import logging
+import os
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+import snmf_dist
+from snmf_dist import Status, errors
+from tests.helpers import planted_graph
+
+BAD = {
+    "k = 0": ({"k": 0}, "k is 0; expected 1 to 90, the rows of"),
+    "k < 0": ({"k": -3}, "k is -3; expected 1 to 90"),
+    "k > n": ({"k": 91}, "k is 91; expected 1 to 90"),
+    "k = 2.5": ({"k": 2.5}, "k is 2.5; expected a whole number"),
+    "rho = 0": ({"rho": 0}, "rho is 0; expected a finite number above 0"),
+    "rho < 0": ({"rho": -0.1}, "rho is -0.1; expected a finite number above 0"),
+    "rho NaN": ({"rho": float("nan")}, "rho is nan"),
+    "rho text": ({"rho": "big"}, "rho is 'big'; expected a number"),
+    "tol = 0": ({"tol": 0.0}, "tol is 0.0; expected"),
+    "max_iter = 0": ({"max_iter": 0}, "max_iter is 0; expected at least 1"),
+    "seed < 0": ({"seed": -1}, "seed is -1; expected at least 0"),
+    "block_rows = 0": ({"block_rows": 0}, "block_rows is 0; expected at least 1"),
+    "solver": ({"solver": "magic"}, "solver is 'magic'; expected one of admm"),
+    "init": ({"init": "magic"}, "init is 'magic'; expected one of random"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_setting_is_refused_before_work_starts(graph, tmp_path, case):
+    settings, words = BAD[case]
+    with pytest.raises(errors.InputError, match=words):
+        snmf_dist.fit(graph, **{"k": 3, "out": tmp_path / "r.zarr", **settings})
+    assert not (tmp_path / "r.zarr").exists()
+
+
+def test_no_graph_at_the_path(tmp_path):
+    with pytest.raises(errors.StoreNotFound, match="check the path"):
+        snmf_dist.fit(tmp_path / "none.zarr", 3)
+
+
+def test_an_existing_result_is_refused_before_work_starts_and_replaced_on_request(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    first = snmf_dist.fit(graph, 3, rho=0.3, out=out)
+    with pytest.raises(errors.StoreExists, match="overwrite=True"):
+        snmf_dist.fit(graph, 2, rho=0.3, out=out)
+    assert snmf_dist.open_solution(out).k == first.k
+    snmf_dist.fit(graph, 2, rho=0.3, out=out, overwrite=True)
+    assert snmf_dist.open_solution(out).k == 2
+
+
+def test_all_errors_share_a_root_and_have_a_standard_parent():
+    for name, parent in [("StoreNotFound", FileNotFoundError), ("InputError", ValueError)]:
+        assert issubclass(getattr(errors, name), (snmf_dist.SnmfError, parent))
+        assert issubclass(getattr(errors, name), parent)
+
+
+def test_results_come_back_in_the_inputs_own_order(tmp_path):
+    """A store whose rows are shuffled gives the membership of each input row all the same."""
+    from snmf_dist.graph.store import GraphWriter
+
+    W, y = planted_graph(60, 3, seed=4)
+    order = np.random.default_rng(0).permutation(60)
+    writer = GraphWriter(str(tmp_path / "g.zarr"), np.array([0, 25, 60]), np.dtype(float))
+    shuffled = W[order][:, order]
+    records = [writer.write_block(0, shuffled[:25]), writer.write_block(1, shuffled[25:])]
+    degree = np.asarray(W.sum(axis=1)).ravel()[order]
+    writer.finish(records, degree=degree, normalize="none", made={}, order=order)
+
+    solution = snmf_dist.fit(tmp_path / "g.zarr", 3, rho=3, out=tmp_path / "r.zarr")
+    assert snmf_dist.score(solution.labels, y).accuracy == 1.0
+    L = np.asarray(solution.state.L)
+    assert_array_equal(np.asarray(solution.membership)[order], L)
+    assert_array_equal(np.asarray(snmf_dist.open_solution(tmp_path / "r.zarr").membership)[order], L)
+
+
+def test_a_run_cut_short_warns_and_still_has_a_result(graph):
+    with pytest.warns(errors.NotConverged, match="MAX_ITER after 5 iterations: .*raise max_iter"):
+        solution = snmf_dist.fit(graph, 3, max_iter=5)
+    assert solution.status is Status.MAX_ITER
+    assert solution.n_iter == 5
+
+
+def test_rows_that_no_cluster_touches_get_no_label(tmp_path):
+    W = sparse.block_diag([planted_graph(30, 1)[0], sparse.csr_matrix((3, 3))])
+    with pytest.warns(errors.GraphWarning, match="3 of 33 rows"):
+        snmf_dist.import_graph(W, tmp_path / "g.zarr")
+    with pytest.warns(errors.ResultWarning, match="3 of 33 rows belong to no cluster"):
+        solution = snmf_dist.fit(tmp_path / "g.zarr", 1)
+    assert solution.labels[30:].tolist() == [-1, -1, -1]
+    assert solution.n_unassigned == 3
+    assert solution.sizes.tolist() == [30]
+
+
+def test_the_smallest_graph_works(tmp_path):
+    snmf_dist.import_graph(np.ones((1, 1)), tmp_path / "one.zarr")
+    solution = snmf_dist.fit(tmp_path / "one.zarr", 1)
+    assert solution.labels.tolist() == [0]
+    assert np.asarray(solution.membership).item() == pytest.approx(1, abs=1e-4)
+
+
+def test_progress_goes_to_the_log_by_default(graph, caplog):
+    with caplog.at_level(logging.INFO, logger="snmf_dist"):
+        snmf_dist.fit(graph, 3, rho=0.3)
+    assert "CONVERGED: the change" in caplog.messages[-1]
+    assert len(caplog.messages) > 2
+
+
+def test_a_full_disk_leaves_the_old_result_whole(graph, tmp_path, monkeypatch):
+    """The disk fills up while the new result is written: the old one is still there, and nothing else."""
+    out = tmp_path / "r.zarr"
+    snmf_dist.fit(graph, 3, rho=0.3, out=out)
+    before = sorted(os.listdir(tmp_path))
+
+    def no_space(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("snmf_dist.result.files._ChunkWriter.__call__", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        snmf_dist.fit(graph, 2, rho=0.3, out=out, overwrite=True)
+    monkeypatch.undo()
+    assert sorted(os.listdir(tmp_path)) == before
+    snmf_dist.open_solution(out).validate()
+
+
+def test_one_seed_one_answer(graph):
+    with warnings.catch_warnings(action="ignore"):
+        one, two, other = (snmf_dist.fit(graph, 3, max_iter=8, seed=seed) for seed in (5, 5, 6))
+    assert_array_equal(np.asarray(one.membership), np.asarray(two.membership))
+    assert (np.asarray(one.membership) != np.asarray(other.membership)).any()

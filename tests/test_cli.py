@@ -1,0 +1,146 @@
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+import snmf_dist
+from snmf_dist.cli import main
+from tests.helpers import planted_graph
+
+
+@pytest.fixture
+def run():
+    def invoke(*arguments):
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+@pytest.fixture
+def edges(tmp_path):
+    """An edge list that counts from one and holds each edge once, and the planted labels."""
+    W, y = planted_graph()
+    upper = sparse.coo_matrix(sparse.triu(W))
+    table = np.column_stack((upper.row + 1, upper.col + 1, upper.data))
+    path = tmp_path / "edges.csv"
+    np.savetxt(path, table, fmt=("%d", "%d", "%g"), delimiter=",", header="source,target,weight", comments="")
+    (tmp_path / "labels.txt").write_text("\n".join(f"group {i}" for i in y))
+    return path
+
+
+@pytest.fixture
+def store(run, edges, tmp_path):
+    done = run(
+        "import", edges, tmp_path / "g.zarr", "--symmetrize", "max", "--first-id", 1, "--block-rows", 40
+    )
+    assert done.exit_code == 0, done.output
+    return tmp_path / "g.zarr"
+
+
+def test_import_prints_what_it_made(run, edges, tmp_path):
+    done = run("import", edges, tmp_path / "g.zarr", "--symmetrize", "max", "--first-id", 1)
+    assert done.exit_code == 0
+    assert "rows                 90" in done.output
+    assert "merge: 1 done" in done.output
+
+
+def test_fit_prints_the_table_and_scores_and_writes_the_result(run, store, tmp_path):
+    files = ("--labels", tmp_path / "labels.txt", "--json-lines", tmp_path / "log.jsonl")
+    done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr", *files)
+    assert done.exit_code == 0, done.output
+    assert "iter  objective" in done.output
+    assert "status               CONVERGED" in done.output
+    assert "accuracy             1.0000" in done.output
+    solution = snmf_dist.open_solution(tmp_path / "r.zarr")
+    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["start", *["iteration"] * solution.n_iter, "end"]
+    assert events[-1]["status"] == "CONVERGED"
+    assert events[-2]["captured"] == solution.captured
+    assert events[2]["captured"] is None  # iteration 2 is not evaluated
+
+
+def test_a_run_that_does_not_converge_exits_with_1_and_still_writes(run, store, tmp_path):
+    done = run("fit", store, "-k", 3, "--max-iter", 4, "--out", tmp_path / "r.zarr")
+    assert done.exit_code == 1
+    assert "warning: MAX_ITER after 4 iterations" in done.stderr
+    assert snmf_dist.open_solution(tmp_path / "r.zarr").n_iter == 4
+
+
+def test_info_and_check_know_graphs_and_results(run, store, tmp_path):
+    run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr")
+    for path, fact in [(store, "entries per row"), (tmp_path / "r.zarr", "KKT distance")]:
+        shown = run("info", path)
+        assert (shown.exit_code, fact in shown.output) == (0, True)
+        checked = run("check", path)
+        assert (checked.exit_code, "ok (every entry read)" in checked.output) == (0, True)
+        assert "ok (quick)" in run("check", path, "--quick").output
+
+
+def test_check_finds_a_torn_block(run, store):
+    (store / "blocks/1/indices/c/0").unlink()
+    done = run("check", store)
+    assert done.exit_code == 2
+    assert "error: " in done.stderr
+    assert "block 1 (rows 40:80) is not what was written" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fit", "none.zarr", "-k", 3, "--out", "r.zarr"), "no such file or directory; check the path"),
+        (("fit", "g.zarr", "-k", 0, "--out", "r.zarr"), "k is 0; expected 1 to 90"),
+        (("fit", "g.zarr", "-k", 3, "--rho", -1, "--out", "r.zarr"), "rho is -1.0; expected"),
+        (("fit", "g.zarr", "-k", 3), "Missing option '--out'"),
+        (("fit", "g.zarr", "-k", 3, "--out", "r.zarr", "--labels", "none.txt"), "path of the labels"),
+        (("fit", "g.zarr", "-k", 3, "--out", "g.zarr"), "already exists"),
+        (("import", "edges.csv", "x.zarr", "--first-id", 1), "A is not symmetric"),
+        (("import", "edges.csv", "g.zarr"), "already exists"),
+        (("info", "edges.csv"), "not a Zarr group"),
+        (("check", "none.zarr"), "no such file or directory"),
+        (("demo", "--points", 10), "too few"),
+    ],
+)
+def test_bad_input_exits_with_2_and_a_sentence(run, store, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.output
+    assert not (tmp_path / "r.zarr").exists()
+
+
+def test_an_unreachable_scheduler_exits_with_2(run, store, tmp_path, monkeypatch):
+    monkeypatch.setattr("snmf_dist.cluster.TIMEOUT", 1)
+    done = run("fit", store, "-k", 3, "--out", tmp_path / "r.zarr", "--scheduler", "tcp://127.0.0.1:9")
+    assert done.exit_code == 2
+    assert "no Dask scheduler answers there" in done.stderr
+
+
+def test_a_full_disk_exits_with_3_and_a_sentence(run, store, tmp_path, monkeypatch):
+    def no_space(*args):
+        raise OSError(28, "No space left on device", str(tmp_path / "r.zarr"))
+
+    monkeypatch.setattr("snmf_dist.result.files._ChunkWriter.__call__", no_space)
+    done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr")
+    assert done.exit_code == 3
+    assert "r.zarr: No space left on device" in done.stderr
+
+
+def test_the_demo_finds_its_clusters_and_draws_them(run, tmp_path):
+    for _ in range(2):  # a second run replaces the first
+        done = run("demo", "--out", tmp_path / "demo", "--points", 600, "--starts", 2)
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "demo/clusters.png").read_bytes()[:4] == b"\x89PNG"
+    solution = snmf_dist.open_solution(tmp_path / "demo/result.zarr")
+    assert len(solution.labels) == 600
+    assert "k-means on the same points: accuracy 0." in done.output
+
+
+def test_help_teaches(run):
+    text = run("--help").output
+    assert "snmf-dist fit graph.zarr -k 20 --out result.zarr" in text
+    assert "1 not converged" in text
+    for command in ("import", "fit", "info", "check", "demo"):
+        assert run(command, "--help").exit_code == 0
