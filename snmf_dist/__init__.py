@@ -6,6 +6,7 @@
 
 from snmf_dist.api import fit
 from snmf_dist.errors import SnmfError
+from snmf_dist.graph.build import build_graph
 from snmf_dist.graph.importing import import_graph
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import JsonLines, Listener, TableLog
@@ -22,6 +23,7 @@ __all__ = [
     "Solution",
     "Status",
     "TableLog",
+    "build_graph",
     "fit",
     "import_graph",
     "open_graph",

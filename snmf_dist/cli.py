@@ -209,8 +209,14 @@ def demo_(out: str, points: int, starts: int, seed: int) -> None:
     )
     drawn = demo.make_points(points, seed=seed)
     console.print(f"{points} points in {demo.CLUSTERS} clusters; their neighbour graph:")
-    weights = demo.similarity_graph(drawn.X)
-    graph = snmf_dist.import_graph(weights, graph_path, symmetrize="max", overwrite=True)
+    graph = snmf_dist.build_graph(
+        drawn.X,
+        graph_path,
+        neighbors=demo.NEIGHBORS,
+        scale_neighbor=demo.SCALE_NEIGHBOR,
+        overwrite=True,
+        resume=False,
+    )
     console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}")
 
     best = None

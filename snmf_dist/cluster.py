@@ -6,8 +6,9 @@ Alone in importing distributed. Without a client everything runs on Dask's threa
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -101,6 +102,87 @@ def explain_losses() -> Iterator[None]:
             f"workers died again and again on the same work ({error.task}); most often they ran out "
             "of memory: give them more, or pass a smaller block_rows"
         ) from error
+
+
+def run_tasks(
+    f: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    threads: int | None = None,
+    done: Callable[[int], None] | None = None,
+) -> list[Any]:
+    """Call `f` on each item, on the workers of the current client or on threads; results in order.
+
+    Parameters
+    ----------
+    f : callable
+        Picklable; a task that is lost with its worker is run again.
+    threads : int, optional
+        How many at a time without a client; by default one for each core.
+    done : callable, optional
+        Told how many are finished, after each.
+    """
+    client = current_client()
+    results: dict[int, Any] = {}
+    with ExitStack() as stack:
+        if client is None:
+            pool = stack.enter_context(ThreadPoolExecutor(threads or cores()))
+            futures = {pool.submit(f, item): i for i, item in enumerate(items)}
+            finished: Iterable[Any] = as_completed(futures)
+        else:
+            from distributed import as_completed as as_completed_there
+
+            stack.enter_context(explain_losses())
+            futures = {future: i for i, future in enumerate(client.map(f, items, pure=False))}
+            finished = as_completed_there(futures)
+        try:
+            for future in finished:
+                results[futures[future]] = future.result()
+                if done:
+                    done(len(results))
+        finally:
+            for future in futures:  # after an error the rest is not worth waiting for
+                future.cancel()
+    return [results[i] for i in range(len(items))]
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def worker_threads() -> int:
+    """Threads a task may use for itself: those of the smallest worker, or all cores without a client."""
+    client = current_client()
+    return cores() if client is None else min(client.nthreads().values(), default=1)
+
+
+def n_workers() -> int:
+    """Workers of the current client; 1 without one."""
+    client = current_client()
+    return 1 if client is None else max(1, len(client.nthreads()))
+
+
+def worker_memory() -> float | None:
+    """Memory limit of the smallest worker, in bytes; None without a client, or without limits."""
+    client = current_client()
+    if client is None:
+        return None
+    limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    return float(min((limit for limit in limits if limit), default=0)) or None
+
+
+def parse_bytes(text: int | str) -> int:
+    """Bytes of a number or of text as ``"4GiB"``.
+
+    Examples
+    --------
+    >>> parse_bytes("1.5kB")
+    1500
+    """
+    from dask.utils import parse_bytes
+
+    return int(parse_bytes(text))
 
 
 def _compare(address: str, here: dict[str, str], there: dict[str, str]) -> None:

@@ -1,16 +1,15 @@
-"""The demo: points that k-means cannot separate, and their graph."""
+"""The demo: points that k-means cannot separate."""
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from snmf_dist.errors import InputError
-from snmf_dist.graph.neighbors import nearest_neighbors
-from snmf_dist.graph.similarity import gaussian_weights, local_scales
 
 CLUSTERS = 4
 Pair = tuple[float, float]
+# The paper's q = ⌊log₂ n⌋ + 1 and p = 7 give these shapes a sparser graph, on which a random start needs
+# several thousand iterations.
 NEIGHBORS, SCALE_NEIGHBOR = 40, 20
 
 
@@ -49,19 +48,3 @@ def make_points(n: int = 2000, *, seed: int = 0) -> Points:
     ]
     mixed = random.permutation(n)
     return Points(np.concatenate(shapes)[mixed], np.repeat(np.arange(CLUSTERS), sizes)[mixed])
-
-
-def similarity_graph(points: np.ndarray, *, q: int = NEIGHBORS, p: int = SCALE_NEIGHBOR) -> sparse.csr_matrix:
-    """Weigh the edges from each of `points`, in memory, to its `q` nearest neighbours: (n, n).
-
-    exp(−d²_ij / (σ_i σ_j)) with σ from the `p`-th neighbour; `import_graph` with ``symmetrize="max"`` makes
-    the paper's graph of it. (The paper's q = ⌊log₂ n⌋ + 1 and p = 7 give these shapes a sparser graph, on
-    which a random start needs several thousand iterations.)
-    """
-    n = len(points)
-    near = nearest_neighbors(points, max(q, p))
-    scales = local_scales(near.distances, p=p)
-    indices = near.indices[:, :q]
-    weights = gaussian_weights(near.distances[:, :q], scales, scales[indices])
-    rows = np.repeat(np.arange(n), q)
-    return sparse.csr_matrix((weights.ravel(), (rows, indices.ravel())), shape=(n, n))

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config, items):
 def two_processes():
     """A real cluster on loopback: two worker processes of one thread each."""
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as cluster:
         yield cluster
 

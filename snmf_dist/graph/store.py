@@ -9,7 +9,9 @@ Layout, format version 1 (one Zarr v3 group)::
         reordered                  false if order is 0, 1, ..., n-1
         zero_degree, self_loops    how many rows have no entry; how many diagonal entries
         checksums                  CRC-32 of row_bounds, order, degree
-        blocks                     one [nnz, CRC-32 of data, indices, indptr] a block
+        blocks                     one [nnz, CRC-32 of data, indices, indptr, diagonal, halo] a block:
+                                   diagonal = entries within the block's own rows, halo = distinct other
+                                   columns
         made                       how A was made, for people
     row_bounds   int64 (P+1,)      block i holds rows row_bounds[i]:row_bounds[i+1]
     order        int64 (n,)        row of A -> the user's own row number
@@ -118,7 +120,7 @@ class GraphStore:
             What was read is not what was written.
         """
         rows = int(self.bounds[i + 1] - self.bounds[i])
-        nnz, crc = self.block["blocks"][i]
+        nnz, crc, *_ = self.block["blocks"][i]
         data, indices, indptr = (
             storage.read_array(self._group, f"blocks/{i}/{name}", self.path)
             for name in ("data", "indices", "indptr")
@@ -148,6 +150,18 @@ class GraphStore:
         A.has_canonical_format = True
         return A
 
+    def coupling(self) -> dict[str, float]:
+        """How the blocks hang together: the share of entries in diagonal blocks, and the mean halo in blocks.
+
+        Both say how good the order of the rows is: 1 and 0 at best.
+        """
+        _, _, diagonal, halo = zip(*self.block["blocks"], strict=True)
+        return {
+            "diagonal": sum(diagonal) / self.nnz,
+            "halo": float(np.mean(np.array(halo) / np.diff(self.bounds))),
+            "blocks": self.n_blocks,
+        }
+
     def info(self) -> dict[str, Any]:
         """Describe the store: sizes, how it was made, and what to know before clustering it."""
         b = self.block
@@ -163,6 +177,8 @@ class GraphStore:
             "zero-degree rows": b["zero_degree"],
             "self-loops": b["self_loops"],
             "reordered": self.reordered,
+            "in diagonal blocks": f"{self.coupling()['diagonal']:.1%} of entries",
+            "halo": f"{self.coupling()['halo']:.2f} block sizes",
             "bytes in memory": self.nnz * (self.dtype.itemsize + 4) + 8 * self.n,
             "fingerprint": self.fingerprint,
             **{f"made: {key}": value for key, value in b["made"].items()},
@@ -195,9 +211,9 @@ class GraphStore:
         if len(blocks) != self.n_blocks:
             yield f"the manifest lists {len(blocks)} blocks, row_bounds {self.n_blocks}"
             return
-        if sum(nnz for nnz, _ in blocks) != self.nnz:
+        if sum(nnz for nnz, *_ in blocks) != self.nnz:
             yield "the blocks' entries do not add up to nnz"
-        for i, (nnz, _) in enumerate(blocks):
+        for i, (nnz, *_) in enumerate(blocks):
             rows = int(bounds[i + 1] - bounds[i])
             for name, size in (("data", nnz), ("indices", nnz), ("indptr", rows + 1)):
                 array = self._group.get(f"blocks/{i}/{name}")
@@ -276,10 +292,16 @@ def _silent(stage: str, done: int, total: int) -> None:
 
 
 class BlockRecord(NamedTuple):
-    """What the manifest keeps of a block."""
+    """What a writer knows of a block it wrote: entries, their checksum, and how it hangs together.
+
+    `diagonal` counts the entries whose column is a row of the block too, `halo` the distinct other columns:
+    the rows that a product with the block needs from elsewhere.
+    """
 
     nnz: int
     checksum: int
+    diagonal: int
+    halo: int
     zero_degree: int
     self_loops: int
 
@@ -295,15 +317,27 @@ class GraphWriter:
         The row blocks.
     dtype : numpy.dtype
         Of the entries.
+    resume : bool, default False
+        Keep the blocks that an earlier writer left there.
     """
 
     def __init__(
-        self, path: str, bounds: np.ndarray, dtype: np.dtype, options: storage.Options = None
+        self,
+        path: str,
+        bounds: np.ndarray,
+        dtype: np.dtype,
+        options: storage.Options = None,
+        *,
+        resume: bool = False,
     ) -> None:
         self.bounds = np.asarray(bounds, dtype=np.int64)
         self.n = int(self.bounds[-1])
         self.dtype = dtype
-        self._group = storage.create_group(path, KIND, options=options)
+        self._group = (
+            storage.open_group(path, options, mode="r+")
+            if resume
+            else storage.create_group(path, KIND, options=options)
+        )
 
     def write_block(self, i: int, A: sparse.csr_matrix) -> BlockRecord:
         """Write rows ``bounds[i]:bounds[i+1]``, (rows, n); duplicates summed, zeros dropped."""
@@ -317,10 +351,14 @@ class GraphWriter:
             storage.write_vector(block, name, values)
         block.attrs.update({**CSR_ENCODING, "shape": [A.shape[0], self.n]})
 
-        rows = np.repeat(np.arange(self.bounds[i], self.bounds[i + 1]), np.diff(indptr))
+        low, high = self.bounds[i], self.bounds[i + 1]
+        rows = np.repeat(np.arange(low, high), np.diff(indptr))
+        outside = indices[(indices < low) | (indices >= high)]
         return BlockRecord(
             nnz=A.nnz,
             checksum=storage.checksum(A.data, indices, indptr),
+            diagonal=A.nnz - len(outside),
+            halo=len(np.unique(outside)),
             zero_degree=int(np.count_nonzero(np.diff(indptr) == 0)),
             self_loops=int(np.count_nonzero(rows == indices)),
         )
@@ -354,7 +392,7 @@ class GraphWriter:
                 "zero_degree": sum(record.zero_degree for record in records),
                 "self_loops": sum(record.self_loops for record in records),
                 "checksums": checksums,
-                "blocks": [[record.nnz, record.checksum] for record in records],
+                "blocks": [list(record[:4]) for record in records],
                 "made": dict(made),
             },
         )

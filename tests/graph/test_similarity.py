@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
 
 import snmf_dist
-from snmf_dist import demo, errors
+from snmf_dist import errors
 from snmf_dist.graph.neighbors import nearest_neighbors
-from snmf_dist.graph.similarity import gaussian_weights
-from tests import oracle
+from snmf_dist.graph.similarity import gaussian_weights, local_scales
 from tests.helpers import data_file
 
 RANDOM = np.random.default_rng(0)
@@ -15,7 +13,7 @@ RANDOM = np.random.default_rng(0)
 
 @pytest.mark.parametrize(("n", "d", "q"), [(50, 3, 6), (200, 1, 9), (30, 40, 29), (2, 2, 1)])
 def test_neighbours_are_those_of_a_full_sort(monkeypatch, n, d, q):
-    monkeypatch.setattr("snmf_dist.graph.neighbors.BLOCK_ENTRIES", 7 * n)  # several blocks
+    monkeypatch.setattr("snmf_dist.graph.neighbors.TILE_ENTRIES", 7 * n)  # several blocks
     X = RANDOM.standard_normal((n, d)) + 100
     found = nearest_neighbors(X, q)
     distances = np.linalg.norm(X[:, None] - X[None], axis=2)
@@ -30,33 +28,20 @@ def test_too_many_neighbours_are_refused():
 
 
 def test_duplicates_weigh_one_and_are_never_nan():
-    weights = gaussian_weights(np.array([[0.0, 2.0]]), np.array([0.0]), np.array([[0.0, 1.0]]))
-    assert weights.tolist() == [[1.0, 0.0]]
+    weights = gaussian_weights(np.array([0.0, 2.0]), np.array([0.0, 0.0]), np.array([0.0, 1.0]))
+    assert weights.tolist() == [1.0, 0.0]
 
 
-def test_the_graph_is_the_papers_formula(tmp_path):
-    X = RANDOM.standard_normal((120, 2))
-    edges = demo.similarity_graph(X, q=7, p=7)
-    graph = snmf_dist.import_graph(
-        edges, tmp_path / "g.zarr", symmetrize="max", dtype="float64", block_rows=50
-    )
-    assert_allclose(graph.read_rows(0, 120).toarray(), oracle.similarity_graph(X, q=7)[1], rtol=1e-10)
+def test_a_scale_of_zero_gives_way_to_the_nearest_distance_above_it():
+    distances = np.array([[0, 0, 3.0, 4.0], [0, 0, 0, 0], [1.0, 2.0, np.inf, np.inf]])
+    assert local_scales(distances, p=2).tolist() == [3, 0, 2]
+    assert local_scales(distances, p=3).tolist() == [3, 0, 2]
 
 
 def test_coil20_is_clustered_as_well_as_in_the_paper(tmp_path):
     with np.load(data_file("coil20_32x32.npz")) as file:
-        X, y = file["X"].astype(float), file["y"]
-    n = len(X)
-    q = int(np.log2(n)) + 1
-    squares = (X**2).sum(axis=1)
-    d2 = np.maximum(squares[:, None] + squares - 2 * X @ X.T, 0)
-    near = np.argsort(d2 + np.diag(np.full(n, np.inf)), axis=1)
-    sigma = np.sqrt(d2[np.arange(n), near[:, 6]])
-    rows, columns = np.repeat(np.arange(n), q), near[:, :q].ravel()
-    weights = np.exp(-d2[rows, columns] / (sigma[rows] * sigma[columns]))
-    W = sparse.csr_matrix((weights, (rows, columns)), shape=(n, n))
-    graph = snmf_dist.import_graph(W, tmp_path / "coil20.zarr", symmetrize="max")
-
+        X, y = file["X"], file["y"]
+    graph = snmf_dist.build_graph(X, tmp_path / "coil20.zarr")
     fits = [snmf_dist.fit(graph, 20, rho=0.1, tol=1e-5, max_iter=4000, seed=seed) for seed in range(5)]
     assert [solution.status.name for solution in fits] == ["CONVERGED"] * 5
     # the paper: 0.7175, the mean of five random starts

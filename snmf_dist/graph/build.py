@@ -1,0 +1,432 @@
+"""build_graph(): points to a graph store, block by block; no process holds all rows.
+
+The stages are in `stages`; this module plans them, runs them in turn and puts the pieces together.
+"""
+
+import math
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from snmf_dist import cluster, storage
+from snmf_dist.errors import GraphWarning, InputError, StoreNotFound
+from snmf_dist.graph import stages
+from snmf_dist.graph.audit import edges_of, find_components, join_specks, measure_recall
+from snmf_dist.graph.importing import row_bounds
+from snmf_dist.graph.partition import Partition, make_partition, positions
+from snmf_dist.graph.points import open_points, spool
+from snmf_dist.graph.similarity import normalize
+from snmf_dist.graph.stages import Job
+from snmf_dist.graph.store import BlockRecord, GraphStore, GraphWriter, Progress, open_graph
+from snmf_dist.graph.workshop import Workshop, open_workshop
+from snmf_dist.rows import load_rows
+
+EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
+INPUT_BYTES = 1 << 25  # of a block of points as float32
+SAMPLE_ROWS = 50_000
+PROCESS_BYTES = 700e6  # of a process with numba, pynndescent and what they compiled; measured
+LOW_RECALL = 0.9
+USUAL_K = 20
+
+
+def build_graph(
+    points: Any,
+    out: str | os.PathLike[str],
+    *,
+    neighbors: int | None = None,
+    scale_neighbor: int = 7,
+    metric: str = "euclidean",
+    pca: int | None = None,
+    seed: int = 0,
+    block_rows: int | None = None,
+    memory_limit: int | str | None = None,
+    replication: float = 1.6,
+    exact: bool | None = None,
+    connect: bool = False,
+    resume: bool = True,
+    columns: Sequence[str] | None = None,
+    overwrite: bool = False,
+    storage_options: storage.Options = None,
+    progress: Progress | None = None,
+) -> GraphStore:
+    """Build the similarity graph of points and write it as a graph store.
+
+    W_ij = exp(−d²_ij / (σ_i σ_j)) if i is among the q nearest neighbours of j or j among those of i, and
+    A = D^-1/2 W D^-1/2. Runs on the current `distributed.Client`, or on threads.
+
+    Parameters
+    ----------
+    points : str, path-like, ndarray, dask.array.Array or CSR matrix, shape (n, d)
+        A path may be a Zarr array (or its URL), ``.npy``, ``.npz`` or ``.parquet``.
+    out : str or path-like
+        Where to write. Files of the build are kept in ``<out>.build`` until it is done.
+    neighbors : int, optional
+        q; by default ⌊log₂ n⌋ + 1, as in the paper.
+    scale_neighbor : int, default 7
+        σ_i is the distance of row i to this neighbour; the paper's value.
+    metric : {"euclidean", "cosine"}, default "euclidean"
+        Cosine is Euclidean between rows of unit length.
+    pca : int, optional
+        Project the points on so many principal components first.
+    seed : int, default 0
+        Of the partition and of NNDescent. The same settings and number of threads give the same graph.
+    block_rows : int, optional
+        Rows a block of the graph.
+    memory_limit : int or str, optional
+        Bytes a process may use, as ``"1GiB"``: decides how many cells the points are cut into. By default
+        half of this machine's memory, or the limit of the smallest worker.
+    replication : float, default 1.6
+        Cells a row is put in on the mean, if there are several: more is slower and more accurate.
+    exact : bool, optional
+        True compares all pairs; False never does; by default up to 50,000 points are compared exactly.
+    connect : bool, default False
+        Join each small component to its nearest row outside by one edge.
+    resume : bool, default True
+        Go on from what a killed build left; False starts over.
+    columns : sequence of str, optional
+        Which columns of a Parquet file.
+    overwrite : bool, default False
+        Replace the graph store at `out`. It stays whole until the new one is.
+    storage_options : mapping, optional
+        Passed to fsspec for URLs.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    GraphStore
+        ``graph.block["made"]`` says how it was made, the measured recall and the components.
+
+    Examples
+    --------
+    >>> import numpy as np, snmf_dist, tempfile
+    >>> X = np.random.default_rng(0).standard_normal((300, 2))
+    >>> graph = snmf_dist.build_graph(X, tempfile.mkdtemp() + "/graph.zarr")
+    >>> graph.n, graph.block["made"]["neighbors"], graph.block["made"]["recall"]
+    (300, 9, 1.0)
+    """
+    begin = time.perf_counter()
+    path = storage.normal_path(out)
+    storage.check_free(path, overwrite=overwrite, options=storage_options)
+    source = open_points(points, columns=columns, options=storage_options)
+    if _inside(path, getattr(source, "path", None)):
+        raise InputError(f"{path}: lies inside the points; choose a place outside them")
+    settings = _check_settings(
+        source,
+        neighbors=neighbors,
+        scale_neighbor=scale_neighbor,
+        metric=metric,
+        pca=pca,
+        seed=seed,
+        replication=replication,
+        block_rows=block_rows,
+    )
+    settings |= {"exact": source.shape[0] < EXACT_BELOW if exact is None else bool(exact), "connect": connect}
+    settings |= _plan(source.shape, settings, _memory(memory_limit))
+    shop = open_workshop(_folder(path), settings, resume=resume)
+    client = cluster.current_client()
+    if client is not None:
+        cluster.check_workers(client, shop.folder)
+    tell = progress or _silent
+
+    job = _job(source, shop, settings, shared=client is not None)
+    job = _check_points(job, pca, tell)
+    cells, order = _order(job, tell, settings)
+    _each(shop, "connect", partial(stages.connect, job), cells, tell, threads=None if job.exact else 1)
+    shop.drop("assign")
+    blocks = len(job.bounds) - 1
+    _each(shop, "gather", partial(stages.gather, job, cells), blocks, tell)
+    shop.drop("connect")
+    audit, extra = _audit(job, order, tell, connect=connect)
+    _each(shop, "weigh", partial(stages.weigh, job, extra), blocks, tell)
+
+    place = path if storage.is_url(path) else os.path.join(shop.folder, "graph.zarr")
+    writer, records, degree = _finish(job, place, tell, storage_options)
+    made = {**_facts(job, settings, begin=begin), **audit}
+    writer.finish(records, degree=degree, order=order, normalize="ncut", made=made)
+    if not storage.is_url(path):
+        with storage.replacing(path, overwrite=overwrite) as fresh:
+            os.rename(place, fresh)
+    shutil.rmtree(shop.folder, ignore_errors=True)
+    graph = open_graph(path, storage_options=storage_options)
+    _warn(graph, connect=connect)
+    return graph
+
+
+def _folder(path: str) -> str:
+    """Where the files of a build are kept: beside a local graph, else in the working directory."""
+    if storage.is_url(path):
+        return os.path.abspath(path.split("://", 1)[1].replace("/", "-") + ".build")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise StoreNotFound(f"{os.path.dirname(path)}: no such directory; make it first")
+    return f"{path}.build"
+
+
+def _check_settings(source: Any, **given: Any) -> dict[str, Any]:
+    n, d = source.shape
+    least = {"neighbors": 1, "scale_neighbor": 1, "pca": 1, "seed": 0, "block_rows": 1}
+    for name, low in least.items():
+        value = given[name]
+        if value is None and name not in ("scale_neighbor", "seed"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InputError(f"{name} is {value!r}; expected a whole number")
+        if value < low:
+            raise InputError(f"{name} is {value}; expected at least {low}")
+        given[name] = int(value)
+    if given["neighbors"] is not None and given["neighbors"] >= n:
+        raise InputError(f"neighbors is {given['neighbors']}; expected less than the number of points, {n}")
+    if given["metric"] not in ("euclidean", "cosine"):
+        raise InputError(f"metric is {given['metric']!r}; expected 'euclidean' or 'cosine'")
+    if given["pca"] is not None and given["pca"] >= min(n, d):
+        raise InputError(
+            f"pca is {given['pca']}; expected less than the points' rows and columns, {n} and {d}"
+        )
+    if given["pca"] is not None and getattr(source, "is_sparse", False):
+        raise InputError("pca needs dense points; leave it out for a sparse matrix")
+    if not given["replication"] >= 1:
+        raise InputError(f"replication is {given['replication']}; expected at least 1")
+    given["neighbors"] = min(given["neighbors"] or int(math.log2(n)) + 1, n - 1)
+    given["scale_neighbor"] = min(given["scale_neighbor"], n - 1)
+    return {"n": n, "d": d, **given}
+
+
+def _memory(limit: int | str | None) -> float:
+    if limit is not None:
+        try:
+            found = float(cluster.parse_bytes(limit))
+        except ValueError:
+            raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
+        least = 1.2 * PROCESS_BYTES
+        if found < least:
+            raise InputError(
+                f"memory_limit is {found / 1e6:.0f} MB; expected at least {least / 1e6:.0f} MB, "
+                f"of which {PROCESS_BYTES / 1e6:.0f} MB are numba, pynndescent and what they compile"
+            )
+        return found
+    smallest = cluster.worker_memory()
+    if smallest is not None:
+        return smallest
+    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _plan(shape: tuple[int, int], settings: dict[str, Any], limit: float) -> dict[str, Any]:
+    """How many cells, from the bytes NNDescent needs for a row: the point twice, and its lists (measured)."""
+    n, d = shape[0], settings["pca"] or shape[1]
+    row_bytes = 8 * d + 50 * (settings["neighbors"] + 6)
+    room = max(limit - PROCESS_BYTES, 0.1 * limit)
+    cells = 1 if n * row_bytes <= room else math.ceil(settings["replication"] * n * row_bytes / room)
+    return {
+        "cells": max(cells, cluster.n_workers()) if n > 20_000 else cells,
+        "threads": cluster.worker_threads(),
+    }
+
+
+def _job(source: Any, shop: Workshop, settings: dict[str, Any], *, shared: bool) -> Job:
+    n, d = source.shape
+    points = spool(source, shop.folder, shared=shared)
+    rows = max(1, INPUT_BYTES // (4 * (d if not points.is_sparse else 200)))
+    inputs = np.append(np.arange(0, n, rows), n)
+    sample = max(SAMPLE_ROWS, 100 * 16 * settings["cells"])
+    return Job(
+        shop=shop,
+        points=points,
+        inputs=inputs,
+        bounds=row_bounds(n, int(1.6 * n * settings["neighbors"]), settings["block_rows"]),
+        q=settings["neighbors"],
+        p=settings["scale_neighbor"],
+        metric=settings["metric"],
+        exact=settings["exact"],
+        sample=min(1.0, sample / n),
+        seed=settings["seed"],
+        threads=settings["threads"],
+    )
+
+
+def _check_points(job: Job, pca: int | None, tell: Progress) -> Job:
+    """Check every block; refuse points that changed since the build was begun; fit the projection."""
+    blocks = len(job.inputs) - 1
+    crcs = cluster.run_tasks(
+        partial(stages.check, job), range(blocks), done=lambda k: tell("check", k, blocks)
+    )
+    if not job.shop.has("check", 0):
+        job.shop.save("check", 0, crc=np.array(crcs))
+    elif not np.array_equal(job.shop.load("check", 0, "crc"), crcs):
+        raise InputError(
+            f"{job.shop.folder}: the points changed since this build was begun; pass resume=False to start "
+            "over"
+        )
+    if pca is not None:
+        job = replace(job, projection=_projection(job, pca, tell))
+    if not job.exact:
+        _each(job.shop, "sample", partial(stages.draw, job), blocks, tell)
+    return job
+
+
+def _projection(job: Job, pca: int, tell: Progress) -> tuple[np.ndarray, np.ndarray]:
+    """Principal components of the points, out of core."""
+    if not job.shop.has("pca", 0):
+        from dask_ml.decomposition import PCA
+
+        tell("pca", 0, 1)
+        d = job.points.shape[1]
+        X = load_rows(partial(_rows, job), job.inputs, d, meta=np.empty((0, 0), dtype=np.float32))
+        found = PCA(pca, svd_solver="randomized", random_state=job.seed).fit(X)
+        mean, components = (np.asarray(part) for part in (found.mean_, found.components_))
+        job.shop.save("pca", 0, mean=mean, components=components)
+        tell("pca", 1, 1)
+    return tuple(np.array(job.shop.load("pca", 0, name)) for name in ("mean", "components"))  # type: ignore[return-value]
+
+
+def _rows(job: Job, start: int, stop: int) -> np.ndarray:
+    return np.asarray(job.points.read(start, stop), dtype=np.float32)
+
+
+def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.ndarray]:
+    """Cut the points into cells and number the rows leaf by leaf; return the cells and row -> id."""
+    shop, blocks = job.shop, len(job.inputs) - 1
+    if job.exact:
+        return blocks, np.arange(job.n)
+    if not shop.has("partition", 0):
+        parts = [shop.load("sample", b, "rows") for b in range(blocks)]
+        sample = sparse.vstack(parts) if sparse.issparse(parts[0]) else np.concatenate(parts)
+        made = make_partition(sample, settings["cells"], replication=settings["replication"], seed=job.seed)
+        shop.save("partition", 0, leaves=made.leaves, starts=made.starts, reach=np.array(made.reach))
+    partition = Partition(
+        leaves=np.array(shop.load("partition", 0, "leaves")),
+        starts=np.array(shop.load("partition", 0, "starts")),
+        reach=float(shop.load("partition", 0, "reach")),
+    )
+    if not shop.finished("connect"):
+        _each(shop, "assign", partial(stages.assign, job, partition), blocks, tell)
+    if not shop.finished("order"):
+        leaf_of = [np.asarray(shop.load("assign", b, "leaf")) for b in range(blocks)]
+        for b, row in enumerate(positions(leaf_of, len(partition.leaves))):
+            shop.save("order", b, row=row)
+        shop.finish("order")
+    row_of = shop.vector("order", blocks, "row")
+    order = np.empty(job.n, dtype=np.int64)
+    order[row_of] = np.arange(job.n)
+    return partition.n_cells, order
+
+
+def _each(
+    shop: Workshop,
+    stage: str,
+    task: Callable[[int], Any],
+    count: int,
+    tell: Progress,
+    *,
+    threads: int | None = None,
+) -> None:
+    """Run the blocks of a stage that are not there yet."""
+    if shop.finished(stage):
+        return
+    missing = [i for i in range(count) if not shop.has(stage, i)]
+    there = count - len(missing)
+    tell(stage, there, count)
+    cluster.run_tasks(task, missing, threads=threads, done=lambda k: tell(stage, there + k, count))
+    shop.finish(stage)
+
+
+def _audit(
+    job: Job, order: np.ndarray, tell: Progress, *, connect: bool
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Measure recall and components; the edges that join small components, if asked for."""
+    tell("audit", 0, 2)
+    row_of = np.empty(job.n, dtype=np.int64)
+    row_of[order] = np.arange(job.n)
+    recall = 1.0 if job.exact else measure_recall(job, row_of)
+    tell("audit", 1, 2)
+    components = find_components(job.n, edges_of(job))
+    extra = np.empty((0, 3))
+    while connect and len(components.specks):  # two specks may choose each other: join the pair again
+        new = join_specks(job, components, order)
+        extra = np.concatenate((extra, new))
+        components = components.joined(new[:, :2].astype(np.int64))
+    tell("audit", 2, 2)
+    facts = {
+        "recall": round(recall, 4),
+        "components": len(components.sizes),
+        "component_sizes": components.sizes[:20].tolist(),
+        "joined": len(extra),
+    }
+    return facts, extra
+
+
+def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any]:
+    blocks = len(job.bounds) - 1
+    scale = job.shop.vector("gather", blocks, "scale")
+    short = sum(int((job.shop.load("gather", i, "indices") < 0).any(axis=1).sum()) for i in range(blocks))
+    packages = ("snmf-dist", "pynndescent", "numpy", "scikit-learn")
+    return {
+        "source": getattr(job.points, "path", "points in memory"),
+        **{key: value for key, value in settings.items() if key != "block_rows"},
+        "zero_scale_rows": int(np.count_nonzero(scale == 0)),
+        "short_lists": short,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in packages},
+    }
+
+
+def _finish(
+    job: Job, place: str, tell: Progress, options: storage.Options
+) -> tuple[GraphWriter, Any, np.ndarray]:
+    """Normalise the blocks of W and write them as blocks of A."""
+    blocks = len(job.bounds) - 1
+    degree = job.shop.vector("weigh", blocks, "degree")
+    begun = any(job.shop.has("write", i) for i in range(blocks))
+    writer = GraphWriter(place, job.bounds, np.dtype(np.float32), options, resume=begun)
+    _each(job.shop, "write", partial(_write, job, writer, np.sqrt(degree)), blocks, tell)
+    records = [BlockRecord(*job.shop.load("write", i, "record").tolist()) for i in range(blocks)]
+    return writer, records, degree
+
+
+def _write(job: Job, writer: GraphWriter, root: np.ndarray, i: int) -> None:
+    W = job.shop.load("weigh", i, "W")
+    A = normalize(W, root[job.bounds[i] : job.bounds[i + 1]], root)
+    job.shop.save("write", i, record=np.array(writer.write_block(i, A)))
+
+
+def _inside(path: str, points: str | None) -> bool:
+    return points is not None and os.path.isdir(points) and os.path.commonpath((path, points)) == points
+
+
+def _warn(graph: GraphStore, *, connect: bool) -> None:
+    made = graph.block["made"]
+    if made["recall"] < LOW_RECALL:
+        warnings.warn(
+            f"{graph.path}: the lists hold {made['recall']:.0%} of the true neighbours; raise memory_limit "
+            "(larger cells), replication or neighbors, or reduce the points with pca",
+            GraphWarning,
+            stacklevel=3,
+        )
+    if made["components"] > USUAL_K and not connect:
+        warnings.warn(
+            f"{graph.path}: the graph falls into {made['components']} components, and each claims a cluster "
+            "of its own; connect=True joins the small ones to their nearest rows, or raise neighbors",
+            GraphWarning,
+            stacklevel=3,
+        )
+    if graph.block["zero_degree"]:
+        warnings.warn(
+            f"{graph.path}: {graph.block['zero_degree']} of {graph.n} rows are so far from all others that "
+            "their edges weigh nothing; they get label -1",
+            GraphWarning,
+            stacklevel=3,
+        )
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Report progress to nobody."""

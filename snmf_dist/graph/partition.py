@@ -1,0 +1,150 @@
+"""Cells of points that fit in memory, and the order of rows that keeps neighbours together.
+
+A tree of k-means splits of a sample gives leaves; consecutive leaves are grouped into cells. A row belongs to
+the cell of its nearest leaf, its home, and as a copy to each cell with a leaf nearly as near, so that
+neighbours across a border meet in some cell. Rows are renumbered leaf by leaf.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+TILE = 4096  # rows whose distances to all leaves are held at a time
+LEAVES_A_CELL = 16
+
+
+class Partition(NamedTuple):
+    """Where points go.
+
+    Attributes
+    ----------
+    leaves : ndarray, shape (F, d)
+        Centres, in tree order.
+    starts : ndarray of int, shape (P,)
+        The first leaf of each cell.
+    reach : float
+        Squared distances up to `reach` times that of the nearest leaf make a copy; 1 makes none.
+    """
+
+    leaves: np.ndarray
+    starts: np.ndarray
+    reach: float
+
+    @property
+    def n_cells(self) -> int:
+        """P."""
+        return len(self.starts)
+
+
+class Places(NamedTuple):
+    """Where the rows of one block go.
+
+    Attributes
+    ----------
+    leaf : ndarray of int32, shape (rows,)
+        The nearest leaf of each row.
+    member : ndarray of bool, shape (rows, P)
+        The cells it is put in.
+    """
+
+    leaf: np.ndarray
+    member: np.ndarray
+
+
+def make_partition(sample: Any, cells: int, *, replication: float, seed: int) -> Partition:
+    """Cut a sample into `cells` cells of equal size, and calibrate the reach of copies on it.
+
+    Parameters
+    ----------
+    sample : ndarray or csr_matrix, shape (m, d)
+        Rows drawn evenly from all points.
+    cells : int
+        P.
+    replication : float
+        Cells a row is put in, on the mean; its home is one of them.
+    """
+    from sklearn.cluster import BisectingKMeans
+
+    leaves = min(LEAVES_A_CELL * cells, max(1, sample.shape[0] // 8))
+    # Borders of cells need not be optimal: ten steps a split cost a fiftieth of converged ones.
+    tree = BisectingKMeans(
+        leaves, bisecting_strategy="largest_cluster", max_iter=10, tol=1e-2, random_state=seed
+    )
+    with threadpool_limits(1):  # its splits are small; threads that wait for each other cost more
+        tree.fit(sample)
+    counts = np.bincount(tree.labels_, minlength=leaves)
+    before = np.cumsum(counts) - counts
+    starts = np.searchsorted(before, np.arange(cells) * (sample.shape[0] / cells))
+    partition = Partition(
+        leaves=np.ascontiguousarray(tree.cluster_centers_, dtype=np.float32),
+        starts=np.unique(np.minimum(starts, leaves - 1)),
+        reach=1.0,
+    )
+    return partition._replace(reach=_calibrate(partition, sample, replication))
+
+
+def _calibrate(partition: Partition, sample: Any, replication: float) -> float:
+    """The reach at which a row is put in `replication` cells on the mean."""
+    if partition.n_cells == 1 or replication <= 1:
+        return 1.0
+    ratios = []
+    for squares in _squares_to_leaves(partition, sample):
+        to_cells = np.minimum.reduceat(squares, partition.starts, axis=1)
+        nearest = np.maximum(to_cells.min(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        ratios.append((to_cells / nearest).ravel())
+    ratio = np.concatenate(ratios)
+    wanted = min(int(replication * sample.shape[0]), len(ratio)) - 1
+    return float(max(np.partition(ratio, wanted)[wanted], 1.0))
+
+
+def place(partition: Partition, X: Any) -> Places:
+    """Find the nearest leaf and the cells of each row of a block."""
+    leaf, member = [], []
+    for squares in _squares_to_leaves(partition, X):
+        leaf.append(squares.argmin(axis=1).astype(np.int32))
+        to_cells = np.minimum.reduceat(squares, partition.starts, axis=1)
+        member.append(to_cells <= to_cells.min(axis=1, keepdims=True) * partition.reach)
+    home = np.searchsorted(partition.starts, np.concatenate(leaf), side="right") - 1
+    members = np.concatenate(member)
+    members[np.arange(len(home)), home] = True
+    return Places(np.concatenate(leaf), members)
+
+
+def _squares_to_leaves(partition: Partition, X: Any) -> Any:
+    """Squared distances of the rows of X to all leaves, a tile of rows at a time."""
+    leaves = partition.leaves
+    own = np.einsum("ij,ij->i", leaves, leaves)
+    for start in range(0, X.shape[0], TILE):
+        tile = X[start : start + TILE]
+        product = np.asarray(tile @ leaves.T)
+        mine = tile.multiply(tile).sum(axis=1) if sparse.issparse(tile) else np.einsum("ij,ij->i", tile, tile)
+        yield np.maximum(np.asarray(mine).reshape(-1, 1) + own - 2 * product, 0)
+
+
+def positions(leaf_of: list[np.ndarray], leaves: int) -> list[np.ndarray]:
+    """New row numbers that go leaf by leaf, and within a leaf in the order of the input.
+
+    Parameters
+    ----------
+    leaf_of : list of arrays of int
+        The leaf of each row, for each block of the input in turn.
+
+    Examples
+    --------
+    >>> positions([np.array([1, 0]), np.array([0, 1])], 2)
+    [array([2, 0]), array([1, 3])]
+    """
+    counts = np.array([np.bincount(leaf, minlength=leaves) for leaf in leaf_of])
+    total = counts.sum(axis=0)
+    begin = np.cumsum(total) - total + np.cumsum(counts, axis=0) - counts
+    result = []
+    for leaf, first in zip(leaf_of, begin, strict=True):
+        by_leaf = np.argsort(leaf, kind="stable")
+        sizes = np.bincount(leaf, minlength=leaves)
+        within = np.arange(len(leaf)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        numbers = np.empty(len(leaf), dtype=np.int64)
+        numbers[by_leaf] = first[leaf[by_leaf]] + within
+        result.append(numbers)
+    return result

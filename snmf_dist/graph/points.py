@@ -1,0 +1,257 @@
+"""open_points(): a row-blocked view of the user's data, whatever holds it.
+
+A `Points` is read by row ranges inside tasks, so it is small to send: a path, or an array of this process.
+What cannot be read by row ranges (Dask arrays, Parquet, arrays of this process on a cluster) is spooled once
+to ``.npy`` files in the build's own folder.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import zarr
+from scipy import sparse
+
+from snmf_dist import storage
+from snmf_dist.errors import InputError, StoreNotFound
+
+Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
+PARQUET = (".parquet", ".pq")
+
+
+class Points(Protocol):
+    """n points of d numbers, read by row ranges."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the numbers as they are stored."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether `read` gives CSR matrices."""
+
+    def read(self, start: int, stop: int) -> Block:
+        """Rows `start` to `stop`, as they are stored."""
+
+
+@dataclass(frozen=True)
+class ArrayPoints:
+    """An array or CSR matrix of this process."""
+
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the numbers."""
+        return self.array.dtype
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it is a CSR matrix."""
+        return sparse.issparse(self.array)
+
+    def read(self, start: int, stop: int) -> Block:
+        """Rows `start` to `stop`."""
+        return self.array[start:stop]
+
+
+@dataclass(frozen=True)
+class FilePoints:
+    """A 2-D ``.npy`` file, or a folder with the ``.npy`` files of a CSR matrix; mapped, not loaded."""
+
+    path: str
+    shape: tuple[int, int]
+    dtype: np.dtype
+    is_sparse: bool = False
+
+    def read(self, start: int, stop: int) -> Block:
+        """Rows `start` to `stop`."""
+        if not self.is_sparse:
+            return np.load(self.path, mmap_mode="r")[start:stop]
+        data, indices, indptr = (
+            np.load(os.path.join(self.path, f"{name}.npy"), mmap_mode="r") for name in CSR_FILES
+        )
+        cut = slice(int(indptr[start]), int(indptr[stop]))
+        parts = (np.asarray(data[cut]), np.asarray(indices[cut]), indptr[start : stop + 1] - cut.start)
+        return sparse.csr_matrix(parts, shape=(stop - start, self.shape[1]))
+
+
+CSR_FILES = ("data", "indices", "indptr")
+
+
+@dataclass(frozen=True)
+class ZarrPoints:
+    """A 2-D Zarr array at a path or URL."""
+
+    path: str
+    options: storage.Options
+    shape: tuple[int, int]
+    dtype: np.dtype
+    is_sparse: bool = False
+
+    def read(self, start: int, stop: int) -> Block:
+        """Rows `start` to `stop`."""
+        return np.asarray(_zarr_array(self.path, self.options)[start:stop])
+
+
+def open_points(source: Any, *, columns: Sequence[str] | None = None, options: storage.Options = None) -> Any:
+    """Look at `source` and return it as `Points`, or as what `spool` makes points of.
+
+    Returns a `Points`, a Dask array, or a `ParquetTable`; shapes and kinds are checked, no row is read.
+    """
+    if isinstance(source, str | os.PathLike):
+        source = _open_path(storage.normal_path(source), columns, options)
+    elif sparse.issparse(source):
+        source = ArrayPoints(sparse.csr_matrix(source))
+    elif isinstance(source, np.ndarray):
+        source = ArrayPoints(source)
+    elif not (hasattr(source, "dask") and hasattr(source, "chunks")):
+        raise InputError(
+            f"points is a {type(source).__name__}; expected a NumPy, Dask or SciPy CSR array, or a path to a "
+            "Zarr array, .npy, .npz or .parquet"
+        )
+    _check_shape(source)
+    return source
+
+
+def _open_path(path: str, columns: Sequence[str] | None, options: storage.Options) -> Any:
+    if not storage.is_url(path) and not os.path.exists(path):
+        raise StoreNotFound(f"{path}: no such file or directory; check the path")
+    if path.endswith(".npy"):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return FilePoints(path, array.shape, array.dtype)
+    if path.endswith(".npz"):
+        return ArrayPoints(_load_npz(path))
+    if path.endswith(PARQUET):
+        return ParquetTable(path, tuple(columns) if columns else None, options)
+    array = _zarr_array(path, options)
+    return ZarrPoints(path, options, array.shape, array.dtype)
+
+
+def _zarr_array(path: str, options: storage.Options) -> Any:
+    try:
+        return zarr.open_array(path, mode="r", storage_options=dict(options) if options else None)
+    except (FileNotFoundError, ValueError) as error:
+        raise InputError(
+            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, .npy, .npz or "
+            ".parquet"
+        ) from None
+
+
+def _load_npz(path: str) -> Any:
+    with np.load(path, allow_pickle=False) as file:
+        if "format" not in file.files:
+            if "X" not in file.files:
+                raise InputError(
+                    f"{path}: holds {file.files}; expected a SciPy CSR matrix, or an array named X"
+                )
+            return file["X"]
+    return sparse.csr_matrix(sparse.load_npz(path))
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """Numeric columns of a Parquet file; read from the front only."""
+
+    path: str
+    columns: tuple[str, ...] | None
+    options: storage.Options
+
+    def _open(self) -> Any:
+        import fsspec
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(fsspec.open(self.path, "rb", **(self.options or {})).open())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns to read."""
+        with self._open() as file:
+            found = file.schema_arrow.names
+        missing = [name for name in self.columns or () if name not in found]
+        if missing:
+            raise InputError(f"{self.path}: has no column {missing}; it has {found}")
+        return self.columns or tuple(found)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        with self._open() as file:
+            return file.metadata.num_rows, len(self.names)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype the columns are read as."""
+        with self._open() as file:
+            kinds = [file.schema_arrow.field(name).type.to_pandas_dtype() for name in self.names]
+        return np.result_type(*kinds) if kinds else np.dtype(float)
+
+    def batches(self) -> Any:
+        """Yield the rows in batches, (rows, d)."""
+        with self._open() as file:
+            for batch in file.iter_batches(batch_size=1 << 16, columns=list(self.names)):
+                yield np.column_stack(
+                    [batch.column(name).to_numpy(zero_copy_only=False) for name in self.names]
+                )
+
+
+def spool(points: Any, folder: str, *, shared: bool) -> Points:
+    """Give points that can be read by row ranges from any task; write them to `folder` if need be.
+
+    Parameters
+    ----------
+    points : object
+        As `open_points` gives it.
+    folder : str
+        An existing folder that all workers see.
+    shared : bool
+        Whether other processes will read the points.
+    """
+    if isinstance(points, FilePoints | ZarrPoints) or (isinstance(points, ArrayPoints) and not shared):
+        return points
+    path = os.path.join(folder, "points")
+    n, d = points.shape
+    if isinstance(points, ArrayPoints) and points.is_sparse:
+        os.makedirs(path, exist_ok=True)
+        for name in CSR_FILES:
+            np.save(os.path.join(path, f"{name}.npy"), getattr(points.array, name))
+        return FilePoints(path, (n, d), points.dtype, is_sparse=True)
+    path += ".npy"
+    target = np.lib.format.open_memmap(path, mode="w+", dtype=points.dtype, shape=(n, d))
+    if isinstance(points, ArrayPoints):
+        target[:] = points.array
+    elif isinstance(points, ParquetTable):
+        start = 0
+        for batch in points.batches():
+            target[start : start + len(batch)] = batch
+            start += len(batch)
+    else:
+        start = 0
+        for i in range(points.numblocks[0]):
+            block = np.asarray(points.blocks[i].compute())
+            target[start : start + len(block)] = block
+            start += len(block)
+    target.flush()
+    return FilePoints(path, (n, d), points.dtype)
+
+
+def _check_shape(points: Any) -> None:
+    where = getattr(points, "path", "points")
+    if len(points.shape) != 2:
+        raise InputError(f"{where}: has shape {points.shape}; expected (n, d), a row for each point")
+    n, d = points.shape
+    if points.dtype.kind not in "biuf":
+        raise InputError(f"{where}: has dtype {points.dtype}; expected real numbers")
+    if n < 2 or d < 1:
+        raise InputError(f"{where}: has {n} points of {d} numbers; expected at least 2 points of 1 number")

@@ -1,0 +1,120 @@
+"""The folder of a build: files named by block, each written beside its place and moved there when whole.
+
+A killed build leaves the files of finished blocks, and the next one goes on from them. A plan beside them
+says which points and settings they are of.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from snmf_dist.errors import InputError, StoreCorrupt
+
+
+class Workshop:
+    """Named groups of arrays in a folder: ``save("knn", 3, indices=…)``, ``load("knn", 3, "indices")``.
+
+    Parameters
+    ----------
+    folder : str
+        Seen by all workers.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def path(self, stage: str, block: int) -> str:
+        """Where the arrays of one block of a stage are."""
+        return os.path.join(self.folder, stage, str(block))
+
+    def has(self, stage: str, block: int) -> bool:
+        """Whether the block was finished."""
+        return os.path.isdir(self.path(stage, block))
+
+    def save(self, stage: str, block: int, **arrays: Any) -> None:
+        """Write the arrays (or CSR matrices) of a block, whole or not at all."""
+        path = self.path(stage, block)
+        work = f"{path}.{uuid.uuid4().hex[:8]}.partial"
+        os.makedirs(work)
+        try:
+            for name, values in arrays.items():
+                if sparse.issparse(values):
+                    sparse.save_npz(os.path.join(work, f"{name}.npz"), values, compressed=False)
+                else:
+                    np.save(os.path.join(work, f"{name}.npy"), values)
+            if os.path.isdir(path):  # a task that was run twice: the first one counts
+                shutil.rmtree(work)
+            else:
+                os.rename(work, path)
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            if not os.path.isdir(path):
+                raise
+
+    def load(self, stage: str, block: int, name: str, *, rows: slice | None = None) -> Any:
+        """Read an array of a block: mapped, and only `rows` of it if they are given."""
+        stem = os.path.join(self.path(stage, block), name)
+        if os.path.exists(f"{stem}.npz"):
+            matrix = sparse.csr_matrix(sparse.load_npz(f"{stem}.npz"))
+            return matrix if rows is None else matrix[rows]
+        try:
+            array = np.load(f"{stem}.npy", mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise StoreCorrupt(
+                f"{stem}.npy: cannot be read ({error}); start the build over with resume=False"
+            ) from error
+        return array if rows is None else np.asarray(array[rows])
+
+    def vector(self, stage: str, blocks: int, name: str) -> np.ndarray:
+        """All blocks' arrays `name`, one after the other: a number for each row."""
+        return np.concatenate([self.load(stage, i, name) for i in range(blocks)])
+
+    def finish(self, stage: str) -> None:
+        """Note that all blocks of a stage are there, or were and may be dropped."""
+        with open(os.path.join(self.folder, f"{stage}.done"), "w", encoding="utf-8"):
+            pass
+
+    def finished(self, stage: str) -> bool:
+        """Whether all blocks of a stage were made."""
+        return os.path.exists(os.path.join(self.folder, f"{stage}.done"))
+
+    def drop(self, stage: str) -> None:
+        """Remove what a stage left, once nothing needs it."""
+        shutil.rmtree(os.path.join(self.folder, stage), ignore_errors=True)
+
+
+def open_workshop(folder: str, plan: Mapping[str, Any], *, resume: bool) -> Workshop:
+    """Open the build's folder; refuse to go on from a build of other points or settings.
+
+    Raises
+    ------
+    InputError
+        The folder holds a build begun with another plan, and `resume` would mix the two.
+    """
+    note = os.path.join(folder, "plan.json")
+    if os.path.isdir(folder) and not os.path.exists(note) and os.listdir(folder):
+        raise InputError(f"{folder}: is in the way of the build and not a build of ours; move it away")
+    if not resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.path.exists(note):
+        with open(note, encoding="utf-8") as file:
+            begun = json.load(file)
+        differ = [key for key in plan if begun.get(key) != plan[key]]
+        if differ:
+            changes = ", ".join(f"{key} was {begun.get(key)}, is {plan[key]}" for key in differ)
+            raise InputError(
+                f"{folder}: holds an unfinished build of other points or settings ({changes}); pass "
+                "resume=False to start over"
+            )
+    else:
+        os.makedirs(folder, exist_ok=True)
+        with open(f"{note}.partial", "w", encoding="utf-8") as file:
+            json.dump(dict(plan), file)
+        os.rename(f"{note}.partial", note)
+    return Workshop(folder)

@@ -1,0 +1,1 @@
+"""Benchmarks: run one as ``python -m tests.benchmarks.graph``; each prints what it compares."""
