@@ -4,6 +4,8 @@
 >>> solution = snmf_dist.fit("graph.zarr", 20)   # doctest: +SKIP
 """
 
+from typing import TYPE_CHECKING, Any
+
 from snmf_dist.api import fit
 from snmf_dist.errors import SnmfError
 from snmf_dist.graph.build import build_graph
@@ -14,7 +16,11 @@ from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.result.scores import score
 from snmf_dist.result.solution import Solution, open_solution
 
+if TYPE_CHECKING:
+    from snmf_dist.estimator import SNMF
+
 __all__ = [
+    "SNMF",
     "GraphStore",
     "IterationRecord",
     "JsonLines",
@@ -30,3 +36,12 @@ __all__ = [
     "open_solution",
     "score",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the estimator when it is asked for: it brings scikit-learn along, a second or more."""
+    if name == "SNMF":
+        from snmf_dist.estimator import SNMF
+
+        return SNMF
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,7 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from snmf_dist import cluster, storage
 from snmf_dist.errors import InputError, NotConverged, ResultWarning
+from snmf_dist.graph.build import build_graph
 from snmf_dist.graph.importing import row_bounds
+from snmf_dist.graph.points import is_points
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
 from snmf_dist.result.solution import Solution
@@ -42,6 +44,7 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     block_rows: int | None = None,
     evaluate_every: int = 10,
+    graph_settings: Mapping[str, Any] | None = None,
     listeners: Sequence[Listener] | None = None,
     overwrite: bool = False,
     storage_options: storage.Options = None,
@@ -53,7 +56,9 @@ def fit(
     Parameters
     ----------
     zarr_path : str, path-like or GraphStore
-        A graph store, as `import_graph` writes it; a local path or a URL.
+        A graph store, as `build_graph` and `import_graph` write it, by path or URL; or points (a Zarr array,
+        ``.npy`` or ``.npz``), whose graph is then built beside them as ``<points>.graph.zarr``, or reused
+        if it is there and was made from the same data with the same settings.
     k : int
         Number of clusters, 1 to n.
     solver : {"admm"}, default "admm"
@@ -74,6 +79,8 @@ def fit(
         Rows a block of the state, if not the blocks of the store.
     evaluate_every : int, default 10
         How often to take objective and KKT distance; each costs half an iteration.
+    graph_settings : mapping, optional
+        Settings of `build_graph`, if `zarr_path` holds points.
     listeners : sequence of Listener, optional
         Told of each iteration. By default lines go to the logger ``snmf_dist.listeners``.
     overwrite : bool, default False
@@ -97,11 +104,7 @@ def fit(
     ('CONVERGED', [3, 4])
     """
     begin = time.perf_counter()
-    graph = (
-        zarr_path
-        if isinstance(zarr_path, GraphStore)
-        else open_graph(zarr_path, storage_options=storage_options)
-    )
+    graph = _graph(zarr_path, graph_settings, storage_options)
     settings = {
         "k": k,
         "solver": solver,
@@ -134,8 +137,25 @@ def fit(
         solution = _solution(graph, outcome, settings, begin=begin, place=place)
         if out is not None:
             solution.save(result_path, overwrite=overwrite, storage_options=storage_options)
-    _warn(solution)
+    _warn(solution, graph.block["made"])
     return solution
+
+
+def _graph(
+    source: str | os.PathLike[str] | GraphStore,
+    settings: Mapping[str, Any] | None,
+    options: storage.Options,
+) -> GraphStore:
+    """Open a graph store, or build the graph of points beside them."""
+    if isinstance(source, GraphStore):
+        return source
+    path = storage.normal_path(source)
+    if not is_points(path, options):
+        if settings is not None:
+            raise InputError(f"{path}: holds a graph, not points; leave graph_settings out")
+        return open_graph(path, storage_options=options)
+    out = f"{path.removesuffix('/')}.graph.zarr"
+    return build_graph(path, out, reuse=True, storage_options=options, **(settings or {}))
 
 
 def _check_settings(settings: dict[str, Any], graph: GraphStore) -> None:
@@ -221,10 +241,17 @@ def _solution(
     )
 
 
-def _warn(solution: Solution) -> None:
+def _warn(solution: Solution, made: Mapping[str, Any]) -> None:
     if not solution.status.converged:
         text = f"{solution.status.name} after {solution.n_iter} iterations: {solution.status.value}"
         warnings.warn(text, NotConverged, stacklevel=3)
+    components = made.get("components", 0)
+    if components > solution.k:
+        text = (
+            f"the graph falls into {components} components but k is {solution.k}: some share a cluster or "
+            "get none; raise k, or build the graph with connect=True"
+        )
+        warnings.warn(text, ResultWarning, stacklevel=3)
     empty = int(np.count_nonzero(solution.sizes == 0))
     if empty:
         text = f"{empty} of {solution.k} clusters are empty; try a smaller k or another seed"

@@ -43,8 +43,9 @@ def main() -> None:
 
     \b
     Try it:          snmf-dist demo
+    Your own points: snmf-dist graph points.npy graph.zarr
     Your own graph:  snmf-dist import edges.csv graph.zarr --symmetrize max
-                     snmf-dist fit graph.zarr -k 20 --out result.zarr
+    Then:            snmf-dist fit graph.zarr -k 20 --out result.zarr
                      snmf-dist info result.zarr
 
     Exit codes: 0 done; 1 not converged (the result is still written); 2 usage or bad input; 3 the work
@@ -96,6 +97,55 @@ def import_(
             normalize=None if normalize == "none" else normalize,
             columns=columns.split(",") if columns else None,
             n=nodes,
+            progress=progress,
+            **options,
+        )
+    _print_facts(console, store.info())
+
+
+@main.command("graph")
+@click.argument("points")
+@click.argument("graph")
+@click.option("--neighbors", type=int, help="Neighbours of a point, q.  [default: log2(n) + 1, rounded down]")
+@click.option("--scale-neighbor", type=int, default=7, show_default=True, help="The one that sets the scale.")
+@click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True)
+@click.option("--pca", type=int, help="Project on so many principal components first.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
+@click.option("--memory-limit", help="Bytes a process may use, as 4GiB.  [default: half of the memory]")
+@click.option(
+    "--replication",
+    type=float,
+    default=1.6,
+    show_default=True,
+    help="Cells a point is put in, on the mean: more is slower and more accurate.",
+)
+@click.option(
+    "--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]"
+)
+@click.option("--connect", is_flag=True, help="Join small components to their nearest points.")
+@click.option("--columns", help="Columns of a Parquet file, with commas between.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.")
+@click.option("--no-resume", is_flag=True, help="Start over instead of going on from a killed build.")
+@click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
+def graph_(
+    points: str, graph: str, columns: str | None, scheduler: str | None, no_resume: bool, **options: Any
+) -> None:
+    """Build the similarity graph of POINTS as the graph store GRAPH.
+
+    POINTS is a 2-D Zarr array (a path or URL), .npy, SciPy CSR .npz or .parquet; it may be larger than
+    memory. A build that is killed goes on where it was when the same command is given again.
+
+    \b
+    Example: snmf-dist graph embeddings.npy graph.zarr --metric cosine --memory-limit 4GiB
+    """
+    console = _console()
+    with cluster.connect(scheduler) if scheduler else nullcontext(), stages(console) as progress:
+        store = snmf_dist.build_graph(
+            points,
+            graph,
+            columns=columns.split(",") if columns else None,
+            resume=not no_resume,
             progress=progress,
             **options,
         )

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import zarr
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
@@ -131,3 +132,54 @@ def test_one_seed_one_answer(graph):
         one, two, other = (snmf_dist.fit(graph, 3, max_iter=8, seed=seed) for seed in (5, 5, 6))
     assert_array_equal(np.asarray(one.membership), np.asarray(two.membership))
     assert (np.asarray(one.membership) != np.asarray(other.membership)).any()
+
+
+def blobs(n=200, seed=0):
+    """Two clouds far apart, and which is which."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 2, n)
+    return random.standard_normal((n, 3)) + 9 * y[:, None], y
+
+
+@pytest.mark.parametrize("kind", ["zarr", "npy"])
+def test_points_are_clustered_through_a_graph_built_beside_them(tmp_path, kind):
+    X, y = blobs()
+    path = tmp_path / f"x.{kind}"
+    if kind == "zarr":
+        zarr.create_array(path, data=X)
+    else:
+        np.save(path, X)
+    solution = snmf_dist.fit(path, 2, rho=0.3, max_iter=5000)
+    assert snmf_dist.score(solution.labels, y).accuracy == 1.0
+    graph = snmf_dist.open_graph(f"{path}.graph.zarr")
+    assert solution.provenance["fingerprint"] == graph.fingerprint
+
+
+def test_the_graph_of_points_is_reused_only_for_the_same_data_and_settings(tmp_path):
+    X, _ = blobs()
+    np.save(tmp_path / "x.npy", X)
+    kept = tmp_path / "x.npy.graph.zarr"
+
+    def written():
+        with warnings.catch_warnings(action="ignore"):
+            snmf_dist.fit(tmp_path / "x.npy", 2, max_iter=2, graph_settings=settings)
+        return os.stat(kept / "zarr.json").st_mtime_ns
+
+    settings = {}
+    first = written()
+    assert written() == first
+    settings = {"neighbors": 5}
+    second = written()
+    assert second != first
+    X[7] += 1
+    np.save(tmp_path / "x.npy", X)
+    assert written() != second
+    with pytest.raises(errors.InputError, match="holds a graph, not points; leave graph_settings out"):
+        snmf_dist.fit(kept, 2, graph_settings=settings)
+
+
+def test_fewer_clusters_than_components_warn(tmp_path):
+    X, _ = blobs()
+    graph = snmf_dist.build_graph(X, tmp_path / "g.zarr")
+    with pytest.warns(errors.ResultWarning, match=r"falls into 2 components but k is 1.*connect=True"):
+        snmf_dist.fit(graph, 1)

@@ -46,6 +46,20 @@ def test_import_prints_what_it_made(run, edges, tmp_path):
     assert "merge: 1 done" in done.output
 
 
+def test_graph_builds_from_points_and_prints_the_audit(run, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((300, 3)))
+    done = run("graph", tmp_path / "x.npy", tmp_path / "g.zarr", "--neighbors", 8, "--metric", "cosine")
+    assert done.exit_code == 0, done.output
+    for line in (
+        "connect: 1 done",
+        "made: recall         1.0",
+        "made: metric         cosine",
+        "made: neighbors",
+    ):
+        assert line in done.output
+    assert snmf_dist.open_graph(tmp_path / "g.zarr").n == 300
+
+
 def test_fit_prints_the_table_and_scores_and_writes_the_result(run, store, tmp_path):
     files = ("--labels", tmp_path / "labels.txt", "--json-lines", tmp_path / "log.jsonl")
     done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr", *files)
@@ -97,6 +111,8 @@ def test_check_finds_a_torn_block(run, store):
         (("fit", "g.zarr", "-k", 3, "--out", "g.zarr"), "already exists"),
         (("import", "edges.csv", "x.zarr", "--first-id", 1), "A is not symmetric"),
         (("import", "edges.csv", "g.zarr"), "already exists"),
+        (("graph", "none.npy", "x.zarr"), "no such file or directory"),
+        (("graph", "edges.csv", "x.zarr"), "not a Zarr array"),
         (("info", "edges.csv"), "not a Zarr group"),
         (("check", "none.zarr"), "no such file or directory"),
         (("demo", "--points", 10), "too few"),
@@ -142,5 +158,5 @@ def test_help_teaches(run):
     text = run("--help").output
     assert "snmf-dist fit graph.zarr -k 20 --out result.zarr" in text
     assert "1 not converged" in text
-    for command in ("import", "fit", "info", "check", "demo"):
+    for command in ("graph", "import", "fit", "info", "check", "demo"):
         assert run(command, "--help").exit_code == 0

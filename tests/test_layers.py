@@ -13,12 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 LAYERS = [
     "errors result.records",
     "storage graph.checks graph.similarity graph.neighbors solve.kernels cluster",
-    "rows graph.edgefiles graph.store graph.points graph.partition graph.workshop",
+    "rows graph.edgefiles graph.store graph.points graph.partition graph.workshop graph.plan",
     "graph.sources graph.merge graph.stages graph.audit result.files",
     "graph.importing graph.build result.solution result.scores solve.start solve.stopping",
     "result.report listeners",
     "solve.admm solve.loop",
     "api demo",
+    "estimator",
     "__init__",
     "progress cli __main__",
 ]

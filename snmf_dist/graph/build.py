@@ -3,11 +3,12 @@
 The stages are in `stages`; this module plans them, runs them in turn and puts the pieces together.
 """
 
-import math
 import os
 import shutil
+import tempfile
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,11 +20,12 @@ import numpy as np
 from scipy import sparse
 
 from snmf_dist import cluster, storage
-from snmf_dist.errors import GraphWarning, InputError, StoreNotFound
+from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreNotFound
 from snmf_dist.graph import stages
 from snmf_dist.graph.audit import edges_of, find_components, join_specks, measure_recall
 from snmf_dist.graph.importing import row_bounds
 from snmf_dist.graph.partition import Partition, make_partition, positions
+from snmf_dist.graph.plan import check_settings, plan_cells
 from snmf_dist.graph.points import open_points, spool
 from snmf_dist.graph.similarity import normalize
 from snmf_dist.graph.stages import Job
@@ -31,10 +33,8 @@ from snmf_dist.graph.store import BlockRecord, GraphStore, GraphWriter, Progress
 from snmf_dist.graph.workshop import Workshop, open_workshop
 from snmf_dist.rows import load_rows
 
-EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
 INPUT_BYTES = 1 << 25  # of a block of points as float32
 SAMPLE_ROWS = 50_000
-PROCESS_BYTES = 700e6  # of a process with numba, pynndescent and what they compiled; measured
 LOW_RECALL = 0.9
 USUAL_K = 20
 
@@ -54,6 +54,7 @@ def build_graph(
     exact: bool | None = None,
     connect: bool = False,
     resume: bool = True,
+    reuse: bool = False,
     columns: Sequence[str] | None = None,
     overwrite: bool = False,
     storage_options: storage.Options = None,
@@ -93,6 +94,8 @@ def build_graph(
         Join each small component to its nearest row outside by one edge.
     resume : bool, default True
         Go on from what a killed build left; False starts over.
+    reuse : bool, default False
+        Return the graph store at `out` if it was made from these points with these settings; else replace it.
     columns : sequence of str, optional
         Which columns of a Parquet file.
     overwrite : bool, default False
@@ -117,11 +120,12 @@ def build_graph(
     """
     begin = time.perf_counter()
     path = storage.normal_path(out)
+    overwrite = overwrite or reuse
     storage.check_free(path, overwrite=overwrite, options=storage_options)
     source = open_points(points, columns=columns, options=storage_options)
     if _inside(path, getattr(source, "path", None)):
         raise InputError(f"{path}: lies inside the points; choose a place outside them")
-    settings = _check_settings(
+    settings = check_settings(
         source,
         neighbors=neighbors,
         scale_neighbor=scale_neighbor,
@@ -130,17 +134,20 @@ def build_graph(
         seed=seed,
         replication=replication,
         block_rows=block_rows,
+        exact=exact,
+        connect=connect,
     )
-    settings |= {"exact": source.shape[0] < EXACT_BELOW if exact is None else bool(exact), "connect": connect}
-    settings |= _plan(source.shape, settings, _memory(memory_limit))
-    shop = open_workshop(_folder(path), settings, resume=resume)
+    if reuse and (old := _made_from(path, source, settings, storage_options)) is not None:
+        return old
+    derived = plan_cells(settings, memory_limit)
+    shop, settings = open_workshop(_folder(path), settings, derived, resume=resume)
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, shop.folder)
     tell = progress or _silent
 
     job = _job(source, shop, settings, shared=client is not None)
-    job = _check_points(job, pca, tell)
+    job, checksum = _check_points(job, pca, tell)
     cells, order = _order(job, tell, settings)
     _each(shop, "connect", partial(stages.connect, job), cells, tell, threads=None if job.exact else 1)
     shop.drop("assign")
@@ -152,7 +159,7 @@ def build_graph(
 
     place = path if storage.is_url(path) else os.path.join(shop.folder, "graph.zarr")
     writer, records, degree = _finish(job, place, tell, storage_options)
-    made = {**_facts(job, settings, begin=begin), **audit}
+    made = {**_facts(job, settings, begin=begin), "points": checksum, **audit}
     writer.finish(records, degree=degree, order=order, normalize="ncut", made=made)
     if not storage.is_url(path):
         with storage.replacing(path, overwrite=overwrite) as fresh:
@@ -170,66 +177,6 @@ def _folder(path: str) -> str:
     if not os.path.isdir(os.path.dirname(path)):
         raise StoreNotFound(f"{os.path.dirname(path)}: no such directory; make it first")
     return f"{path}.build"
-
-
-def _check_settings(source: Any, **given: Any) -> dict[str, Any]:
-    n, d = source.shape
-    least = {"neighbors": 1, "scale_neighbor": 1, "pca": 1, "seed": 0, "block_rows": 1}
-    for name, low in least.items():
-        value = given[name]
-        if value is None and name not in ("scale_neighbor", "seed"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise InputError(f"{name} is {value!r}; expected a whole number")
-        if value < low:
-            raise InputError(f"{name} is {value}; expected at least {low}")
-        given[name] = int(value)
-    if given["neighbors"] is not None and given["neighbors"] >= n:
-        raise InputError(f"neighbors is {given['neighbors']}; expected less than the number of points, {n}")
-    if given["metric"] not in ("euclidean", "cosine"):
-        raise InputError(f"metric is {given['metric']!r}; expected 'euclidean' or 'cosine'")
-    if given["pca"] is not None and given["pca"] >= min(n, d):
-        raise InputError(
-            f"pca is {given['pca']}; expected less than the points' rows and columns, {n} and {d}"
-        )
-    if given["pca"] is not None and getattr(source, "is_sparse", False):
-        raise InputError("pca needs dense points; leave it out for a sparse matrix")
-    if not given["replication"] >= 1:
-        raise InputError(f"replication is {given['replication']}; expected at least 1")
-    given["neighbors"] = min(given["neighbors"] or int(math.log2(n)) + 1, n - 1)
-    given["scale_neighbor"] = min(given["scale_neighbor"], n - 1)
-    return {"n": n, "d": d, **given}
-
-
-def _memory(limit: int | str | None) -> float:
-    if limit is not None:
-        try:
-            found = float(cluster.parse_bytes(limit))
-        except ValueError:
-            raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
-        least = 1.2 * PROCESS_BYTES
-        if found < least:
-            raise InputError(
-                f"memory_limit is {found / 1e6:.0f} MB; expected at least {least / 1e6:.0f} MB, "
-                f"of which {PROCESS_BYTES / 1e6:.0f} MB are numba, pynndescent and what they compile"
-            )
-        return found
-    smallest = cluster.worker_memory()
-    if smallest is not None:
-        return smallest
-    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _plan(shape: tuple[int, int], settings: dict[str, Any], limit: float) -> dict[str, Any]:
-    """How many cells, from the bytes NNDescent needs for a row: the point twice, and its lists (measured)."""
-    n, d = shape[0], settings["pca"] or shape[1]
-    row_bytes = 8 * d + 50 * (settings["neighbors"] + 6)
-    room = max(limit - PROCESS_BYTES, 0.1 * limit)
-    cells = 1 if n * row_bytes <= room else math.ceil(settings["replication"] * n * row_bytes / room)
-    return {
-        "cells": max(cells, cluster.n_workers()) if n > 20_000 else cells,
-        "threads": cluster.worker_threads(),
-    }
 
 
 def _job(source: Any, shop: Workshop, settings: dict[str, Any], *, shared: bool) -> Job:
@@ -253,12 +200,37 @@ def _job(source: Any, shop: Workshop, settings: dict[str, Any], *, shared: bool)
     )
 
 
-def _check_points(job: Job, pca: int | None, tell: Progress) -> Job:
-    """Check every block; refuse points that changed since the build was begun; fit the projection."""
+def _made_from(
+    path: str, source: Any, settings: dict[str, Any], options: storage.Options
+) -> GraphStore | None:
+    """The graph at `path`, if it was made from these very points with these settings."""
+    try:
+        graph = open_graph(path, storage_options=options)
+    except SnmfError:  # none there, or one that is worth nothing
+        return None
+    made = graph.block["made"]
+    if any(made.get(key) != value for key, value in settings.items() if key != "block_rows"):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        job = _job(source, Workshop(folder), {**settings, "cells": 1, "threads": 1}, shared=False)
+        return graph if made.get("points") == _checksum(_crcs(job, _silent)) else None
+
+
+def _crcs(job: Job, tell: Progress) -> list[int]:
     blocks = len(job.inputs) - 1
-    crcs = cluster.run_tasks(
+    return cluster.run_tasks(
         partial(stages.check, job), range(blocks), done=lambda k: tell("check", k, blocks)
     )
+
+
+def _checksum(crcs: list[int]) -> str:
+    return f"{zlib.crc32(np.array(crcs, dtype=np.int64).tobytes()):08x}"
+
+
+def _check_points(job: Job, pca: int | None, tell: Progress) -> tuple[Job, str]:
+    """Check every block; refuse points that changed since the build was begun; fit the projection."""
+    blocks = len(job.inputs) - 1
+    crcs = _crcs(job, tell)
     if not job.shop.has("check", 0):
         job.shop.save("check", 0, crc=np.array(crcs))
     elif not np.array_equal(job.shop.load("check", 0, "crc"), crcs):
@@ -270,7 +242,7 @@ def _check_points(job: Job, pca: int | None, tell: Progress) -> Job:
         job = replace(job, projection=_projection(job, pca, tell))
     if not job.exact:
         _each(job.shop, "sample", partial(stages.draw, job), blocks, tell)
-    return job
+    return job, _checksum(crcs)
 
 
 def _projection(job: Job, pca: int, tell: Progress) -> tuple[np.ndarray, np.ndarray]:

@@ -125,6 +125,17 @@ def open_points(source: Any, *, columns: Sequence[str] | None = None, options: s
     return source
 
 
+def is_points(path: str, options: storage.Options = None) -> bool:
+    """Tell whether points are at `path`, and not a store of ours or nothing."""
+    if path.endswith((".npy", ".npz", *PARQUET)):
+        return storage.is_url(path) or os.path.exists(path)
+    try:
+        _zarr_array(path, options)
+    except InputError:
+        return False
+    return True
+
+
 def _open_path(path: str, columns: Sequence[str] | None, options: storage.Options) -> Any:
     if not storage.is_url(path) and not os.path.exists(path):
         raise StoreNotFound(f"{path}: no such file or directory; check the path")

@@ -89,32 +89,43 @@ class Workshop:
         shutil.rmtree(os.path.join(self.folder, stage), ignore_errors=True)
 
 
-def open_workshop(folder: str, plan: Mapping[str, Any], *, resume: bool) -> Workshop:
-    """Open the build's folder; refuse to go on from a build of other points or settings.
+def open_workshop(
+    folder: str, settings: Mapping[str, Any], derived: Mapping[str, Any], *, resume: bool
+) -> tuple[Workshop, dict[str, Any]]:
+    """Open the build's folder, and give the whole plan: that of an unfinished build, if there is one.
+
+    Parameters
+    ----------
+    settings : mapping
+        What was asked for; an unfinished build of other settings is refused.
+    derived : mapping
+        What follows from settings and machine; an unfinished build keeps its own.
 
     Raises
     ------
     InputError
-        The folder holds a build begun with another plan, and `resume` would mix the two.
+        The folder holds a build begun with other settings, and `resume` would mix the two.
     """
     note = os.path.join(folder, "plan.json")
     if os.path.isdir(folder) and not os.path.exists(note) and os.listdir(folder):
         raise InputError(f"{folder}: is in the way of the build and not a build of ours; move it away")
     if not resume:
         shutil.rmtree(folder, ignore_errors=True)
-    if os.path.exists(note):
-        with open(note, encoding="utf-8") as file:
-            begun = json.load(file)
-        differ = [key for key in plan if begun.get(key) != plan[key]]
-        if differ:
-            changes = ", ".join(f"{key} was {begun.get(key)}, is {plan[key]}" for key in differ)
-            raise InputError(
-                f"{folder}: holds an unfinished build of other points or settings ({changes}); pass "
-                "resume=False to start over"
-            )
-    else:
+    if not os.path.exists(note):
         os.makedirs(folder, exist_ok=True)
         with open(f"{note}.partial", "w", encoding="utf-8") as file:
-            json.dump(dict(plan), file)
+            json.dump({**settings, **derived}, file)
         os.rename(f"{note}.partial", note)
-    return Workshop(folder)
+    with open(note, encoding="utf-8") as file:
+        begun = json.load(file)
+    differ = [
+        f"{key} was {begun.get(key)}, is {settings[key]}"
+        for key in settings
+        if begun.get(key) != settings[key]
+    ]
+    if differ:
+        raise InputError(
+            f"{folder}: holds an unfinished build of other points or settings ({', '.join(differ)}); pass "
+            "resume=False to start over"
+        )
+    return Workshop(folder), begun

@@ -1,7 +1,7 @@
 """Points to graph: out of core against one global NNDescent in memory.
 
-Run ``python -m tests.benchmarks.graph [--points 1000000] [--limit 1.15GB]``. Both sides run in processes of
-their own, in one call; CPU seconds and peak memory are the kernel's.
+Run ``python -m tests.benchmarks.graph [small] [mnist] [million] [limit]``, all by default. Both sides run in
+processes of their own, in one call; CPU seconds and peak memory are the kernel's.
 """
 
 import argparse
@@ -70,43 +70,86 @@ def build(path: str, out: str, limit: str, replication: float) -> dict:
     }
 
 
+def million(folder: str, n: int, limit: str, replication: float, *, rival: bool) -> None:
+    """Compare with the global search, stage by stage."""
+    path, q = os.path.join(folder, f"{n}.npy"), int(np.log2(n)) + 1
+    make_points(path, n)
+    out = os.path.join(folder, "g.zarr")
+    ours = in_process(
+        "tests.benchmarks.graph", "build", path=path, out=out, limit=limit, replication=replication
+    )
+    found = ours.result
+    print(f"{n} x {D}, q = {q}, {found['made']['cells']} cells, limit {limit}", flush=True)
+    print(f"  recall@{q}            {found['made']['recall']:.4f}")
+    print(f"  CPU                  {found['cpu']:.1f} s, wall {found['made']['seconds']:.1f} s")
+    print("    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in found["stages"].items()))
+    nn = found["stages"]["connect"]
+    print(f"  other stages         {(found['cpu'] - nn) / nn:.2f} x NNDescent")
+    print(f"  peak RSS             {ours.rss / 1e9:.2f} GB ({ours.rss / 2**30:.2f} GiB)")
+    print(f"  in diagonal blocks   {found['diagonal']:.3f} of entries, {found['blocks']} blocks")
+    print(f"  halo                 {found['halo']:.2f} blocks", flush=True)
+    if rival:
+        other = in_process("tests.benchmarks.graph", "global_nndescent", path=path, q=q)
+        print(f"  global NNDescent     {other.result['cpu']:.1f} s CPU, peak RSS {other.rss / 1e9:.2f} GB")
+        print(f"  CPU ratio            {found['cpu'] / other.result['cpu']:.2f}", flush=True)
+    os.remove(path)
+
+
+def digits(folder: str) -> None:
+    """MNIST as it is and on 64 principal components, in cells."""
+    import snmf_dist
+
+    source = os.path.join(os.environ.get("SNMF_DATA", "../shared/data"), "mnist70k.npz")
+    if not os.path.exists(source):
+        print(f"MNIST: {source} is not there; set SNMF_DATA")
+        return
+    with np.load(source) as file:
+        np.save(os.path.join(folder, "mnist.npy"), file["X"])
+    for pca in (None, 64):
+        begin = time.perf_counter()
+        graph = snmf_dist.build_graph(
+            os.path.join(folder, "mnist.npy"),
+            os.path.join(folder, "mnist.zarr"),
+            pca=pca,
+            exact=False,
+            memory_limit="1.2GB",
+            overwrite=True,
+        )
+        made, seconds = graph.block["made"], time.perf_counter() - begin
+        print(
+            f"MNIST 70k, pca {pca}: recall@17 {made['recall']:.4f}, {made['cells']} cells, {seconds:.0f} s",
+            flush=True,
+        )
+
+
+def small(path: str, out: str) -> dict:
+    """5000 points from a file to a graph store."""
+    import snmf_dist
+
+    begin = time.perf_counter()
+    graph = snmf_dist.build_graph(path, out)
+    return {"seconds": time.perf_counter() - begin, "recall": graph.block["made"]["recall"]}
+
+
 def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("what", nargs="*", default=["million", "limit", "mnist", "small"])
     options.add_argument("--points", type=int, default=1_000_000)
-    options.add_argument("--limit", default="1.15GB")
     options.add_argument("--replication", type=float, default=1.6)
-    options.add_argument("--skip-global", action="store_true")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "points.npy")
-        make_points(path, given.points)
-        q = int(np.log2(given.points)) + 1
-        ours = in_process(
-            "tests.benchmarks.graph",
-            "build",
-            path=path,
-            out=os.path.join(folder, "g.zarr"),
-            limit=given.limit,
-            replication=given.replication,
-        )
-        found = ours.result
-        print(f"{given.points} x {D}, q = {q}, {found['made']['cells']} cells, limit {given.limit}")
-        print(f"  recall@{q}            {found['made']['recall']:.4f}")
-        print(f"  CPU                  {found['cpu']:.1f} s, wall {found['made']['seconds']:.1f} s")
-        for stage, seconds in found["stages"].items():
-            print(f"    {stage:10} {seconds:8.1f} s")
-        nn = found["stages"]["connect"]
-        print(f"  other stages         {(found['cpu'] - nn) / nn:.2f} x NNDescent")
-        print(f"  peak RSS             {ours.rss / 1e9:.2f} GB")
-        print(f"  in diagonal blocks   {found['diagonal']:.3f} of entries, {found['blocks']} blocks")
-        print(f"  halo                 {found['halo']:.2f} blocks")
-        if not given.skip_global:
-            rival = in_process("tests.benchmarks.graph", "global_nndescent", path=path, q=q)
-            print(
-                f"  global NNDescent     {rival.result['cpu']:.1f} s CPU, peak RSS {rival.rss / 1e9:.2f} GB"
-            )
-            print(f"  CPU ratio            {found['cpu'] / rival.result['cpu']:.2f}")
+        if "small" in given.what:
+            make_points(os.path.join(folder, "s.npy"), 5000)
+            files = {"path": os.path.join(folder, "s.npy"), "out": os.path.join(folder, "s.zarr")}
+            cost = in_process("tests.benchmarks.graph", "small", **files)
+            print(f"5000 x {D}: {cost.result['seconds']:.1f} s, {cost.wall:.1f} s with the start of Python")
+        if "mnist" in given.what:
+            digits(folder)
+        if "million" in given.what:
+            million(folder, given.points, "1.15GB", given.replication, rival=True)
+        if "limit" in given.what:
+            million(folder, 2 * given.points, "1GiB", given.replication, rival=False)
 
 
 if __name__ == "__main__":

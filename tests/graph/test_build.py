@@ -46,8 +46,7 @@ def small_parts(monkeypatch):
 def in_cells(points, out, cells=4, **options):
     """Build by the partitioned path with a given number of cells."""
     with pytest.MonkeyPatch.context() as patch:
-        plan = build._plan
-        patch.setattr(build, "_plan", lambda *a: {**plan(*a), "cells": cells})
+        patch.setattr(build, "plan_cells", lambda *given: {"cells": cells, "threads": 2})
         return snmf_dist.build_graph(points, out, exact=False, **options)
 
 
@@ -269,30 +268,28 @@ def test_a_full_disk_in_a_stage_leaves_nothing_half_believed(tmp_path, small_par
 
 @pytest.mark.parametrize("stage", ["check", *STAGES])
 def test_a_worker_killed_in_any_stage_changes_nothing(tmp_path, small_parts, stage, victims):
-    client = victims
-    client.wait_for_workers(2, timeout=30)
-    expected = in_cells(X, tmp_path / "whole.zarr", block_rows=60)
+    killed = []
 
     def kill(name, done, total):
         if name == stage and done == 1 and not killed:
             killed.append(next(iter(client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    killed = []
-    graph = in_cells(X, tmp_path / "g.zarr", block_rows=60, progress=kill)
+    expected = in_cells(X, tmp_path / "whole.zarr", block_rows=60)
+    with Client(victims) as client:
+        client.wait_for_workers(2, timeout=30)
+        graph = in_cells(X, tmp_path / "g.zarr", block_rows=60, progress=kill)
     assert killed
     assert graph.fingerprint == expected.fingerprint
 
 
 @pytest.fixture(scope="module")
 def victims():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    """A cluster of its own, whose nannies replace killed workers."""
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster
 
 
 BAD = {

@@ -1,0 +1,79 @@
+"""The settings of a build, checked, and what follows from them and from the memory there is."""
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from snmf_dist import cluster
+from snmf_dist.errors import InputError
+
+EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
+SHARED_ABOVE = 20_000  # rows that are worth a cell for each worker
+PROCESS_BYTES = 700e6  # of a process with numba, pynndescent and what they compiled; measured
+
+
+def check_settings(source: Any, **given: Any) -> dict[str, Any]:
+    """Check the settings of `build_graph` against the points, and fill in what follows from n."""
+    n, d = source.shape
+    least = {"neighbors": 1, "scale_neighbor": 1, "pca": 1, "seed": 0, "block_rows": 1}
+    for name, low in least.items():
+        value = given[name]
+        if value is None and name not in ("scale_neighbor", "seed"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InputError(f"{name} is {value!r}; expected a whole number")
+        if value < low:
+            raise InputError(f"{name} is {value}; expected at least {low}")
+        given[name] = int(value)
+    if given["neighbors"] is not None and given["neighbors"] >= n:
+        raise InputError(f"neighbors is {given['neighbors']}; expected less than the number of points, {n}")
+    if given["metric"] not in ("euclidean", "cosine"):
+        raise InputError(f"metric is {given['metric']!r}; expected 'euclidean' or 'cosine'")
+    if given["pca"] is not None and given["pca"] >= min(n, d):
+        raise InputError(
+            f"pca is {given['pca']}; expected less than the points' rows and columns, {n} and {d}"
+        )
+    if given["pca"] is not None and getattr(source, "is_sparse", False):
+        raise InputError("pca needs dense points; leave it out for a sparse matrix")
+    if not given["replication"] >= 1:
+        raise InputError(f"replication is {given['replication']}; expected at least 1")
+    given["neighbors"] = min(given["neighbors"] or int(math.log2(n)) + 1, n - 1)
+    given["scale_neighbor"] = min(given["scale_neighbor"], n - 1)
+    given["exact"] = n < EXACT_BELOW if given["exact"] is None else bool(given["exact"])
+    return {"n": n, "d": d, **given}
+
+
+def _memory(limit: int | str | None) -> float:
+    if limit is not None:
+        try:
+            found = float(cluster.parse_bytes(limit))
+        except ValueError:
+            raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
+        least = 1.2 * PROCESS_BYTES
+        if found < least:
+            raise InputError(
+                f"memory_limit is {found / 1e6:.0f} MB; expected at least {least / 1e6:.0f} MB, "
+                f"of which {PROCESS_BYTES / 1e6:.0f} MB are numba, pynndescent and what they compile"
+            )
+        return found
+    smallest = cluster.worker_memory()
+    if smallest is not None:
+        return smallest
+    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def plan_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict[str, Any]:
+    """How many cells, and threads for each, so that a process stays within its memory.
+
+    NNDescent needs the point twice and about 50 bytes a list entry for each row (measured).
+    """
+    limit = _memory(memory_limit)
+    n, d = settings["n"], settings["pca"] or settings["d"]
+    needed = n * (8 * d + 50 * (settings["neighbors"] + 6))
+    room = max(limit - PROCESS_BYTES, 0.1 * limit)
+    cells = 1 if needed <= room else math.ceil(settings["replication"] * needed / room)
+    if n > SHARED_ABOVE:
+        cells = max(cells, cluster.n_workers())
+    return {"cells": cells, "threads": cluster.worker_threads()}
