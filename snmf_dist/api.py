@@ -4,24 +4,25 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 from snmf_dist import cluster, storage
-from snmf_dist.errors import InputError, NotConverged, ResultWarning
+from snmf_dist.errors import InputError, NotConverged, ResultNotSaved, ResultWarning
 from snmf_dist.graph.build import build_graph
 from snmf_dist.graph.importing import row_bounds
 from snmf_dist.graph.points import is_points
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
-from snmf_dist.result.solution import Solution
+from snmf_dist.result.files import KIND as RESULT
+from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.rows import gather_rows, hold, load_rows, map_rows, settle, sum_rows, take_rows
+from snmf_dist.settings import choice, positive_number, whole_number
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.kernels import entry_sums, row_labels
 from snmf_dist.solve.loop import Outcome, run
@@ -105,40 +106,58 @@ def fit(
     """
     begin = time.perf_counter()
     graph = _graph(zarr_path, graph_settings, storage_options)
-    settings = {
-        "k": k,
-        "solver": solver,
-        "rho": rho,
-        "tol": tol,
-        "max_iter": max_iter,
-        "seed": seed,
-        "init": init,
-        "block_rows": block_rows,
-        "evaluate_every": evaluate_every,
-    }
-    _check_settings(settings, graph)
-    if out is not None:
-        result_path = storage.normal_path(out)
-        storage.check_free(result_path, overwrite=overwrite, options=storage_options)
+    settings = _check_settings(
+        graph,
+        k=k,
+        solver=solver,
+        rho=rho,
+        tol=tol,
+        max_iter=max_iter,
+        seed=seed,
+        init=init,
+        block_rows=block_rows,
+        evaluate_every=evaluate_every,
+    )
+    result_path = None if out is None else storage.normal_path(out)
+    if result_path is not None:
+        storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
     client = cluster.current_client()
     if client is not None:
-        cluster.check_workers(client, graph.path)
-    listeners = [LogLines()] if listeners is None else listeners
-
+        cluster.check_workers(client, graph.path, graph.options)
     place = "threads" if client is None else "cluster"
-    # Workers are started with one BLAS thread each; on this process's threads we see to it.
-    one_blas_thread = threadpool_limits(1, user_api="blas") if client is None else nullcontext()
-    with one_blas_thread, cluster.explain_losses():
+    listeners = [LogLines()] if listeners is None else listeners
+    listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
+
+    status = None
+    for listener in listeners:
+        listener.on_start(dict(settings))
+    try:
+        with cluster.one_blas_thread(), cluster.explain_losses():
+            outcome = _solve(graph, settings, listeners, place=place)
+            solution = _solution(graph, outcome, settings, begin=begin, place=place)
+            status = solution.status
+            if result_path is not None:
+                solution = _save(solution, result_path, place, overwrite=overwrite, options=storage_options)
+    finally:
         for listener in listeners:
-            listener.on_start(settings)
-        outcome = _solve(graph, settings, listeners, place=place)
-        for listener in listeners:
-            listener.on_end(outcome.status)
-        solution = _solution(graph, outcome, settings, begin=begin, place=place)
-        if out is not None:
-            solution.save(result_path, overwrite=overwrite, storage_options=storage_options)
+            listener.on_end(status)
     _warn(solution, graph.block["made"])
     return solution
+
+
+def _save(solution: Solution, path: str, place: str, *, overwrite: bool, options: storage.Options) -> Solution:
+    """Save, and keep the solution if that fails; what is on a cluster is read from disk from then on."""
+    try:
+        solution.save(path, overwrite=overwrite, storage_options=options)
+    except OSError as error:
+        raise ResultNotSaved(
+            f"{path}: the result could not be written ({error}); the run is done, and this error's .solution "
+            "can be saved elsewhere",
+            solution,
+        ) from error
+    if place == "threads":
+        return solution
+    return replace(solution, membership=open_solution(path, storage_options=options).membership)
 
 
 def _graph(
@@ -149,6 +168,11 @@ def _graph(
     """Open a graph store, or build the graph of points beside them."""
     if isinstance(source, GraphStore):
         return source
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(
+            f"fit was given a {type(source).__name__}; expected the path of a graph store or of points: write it "
+            "with import_graph or build_graph first"
+        )
     path = storage.normal_path(source)
     if not is_points(path, options):
         if settings is not None:
@@ -158,38 +182,30 @@ def _graph(
     return build_graph(path, out, reuse=True, storage_options=options, **(settings or {}))
 
 
-def _check_settings(settings: dict[str, Any], graph: GraphStore) -> None:
-    whole = {
-        "k": (1, graph.n),
-        "max_iter": (1, None),
-        "seed": (0, None),
-        "evaluate_every": (1, None),
-    }
-    if settings["block_rows"] is not None:
-        whole["block_rows"] = (1, None)
-    for name, (low, high) in whole.items():
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise InputError(f"{name} is {value!r}; expected a whole number")
-        if value < low or (high is not None and value > high):
-            limit = f"{low} to {high}, the rows of {graph.path}" if high else f"at least {low}"
-            raise InputError(f"{name} is {value}; expected {limit}")
-        settings[name] = int(value)
+def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
+    given["k"] = whole_number("k", given["k"], 1, graph.n, why=f", the rows of {graph.path}")
+    for name in ("max_iter", "evaluate_every"):
+        given[name] = whole_number(name, given[name], 1)
+    given["seed"] = whole_number("seed", given["seed"], 0, 2**64 - 1)
+    if given["block_rows"] is not None:
+        given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
     for name in ("rho", "tol"):
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            raise InputError(f"{name} is {value!r}; expected a number")
-        if not np.isfinite(value) or value <= 0:
-            raise InputError(f"{name} is {value}; expected a finite number above 0")
-        settings[name] = float(value)
-    for name, choices in (("solver", tuple(SOLVERS)), ("init", INITS)):
-        if settings[name] not in choices:
-            raise InputError(f"{name} is {settings[name]!r}; expected one of {', '.join(choices)}")
+        given[name] = positive_number(name, given[name])
+    choice("solver", given["solver"], tuple(SOLVERS))
+    choice("init", given["init"], INITS)
+    finest = 10 * float(np.finfo(graph.dtype).eps)
+    if given["tol"] < finest:
+        warnings.warn(
+            f"tol is {given['tol']:g}, finer than the rounding of a {graph.dtype} graph lets a run settle (about "
+            f"{finest:.0e}); loosen tol"
+            + (", or import the graph with dtype='float64'" if graph.dtype == np.float32 else ""),
+            ResultWarning,
+            stacklevel=3,
+        )
+    return given
 
 
-def _solve(
-    graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener], *, place: str
-) -> Outcome:
+def _solve(graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener], *, place: str) -> Outcome:
     """Read A once, start, iterate."""
     bounds = graph.bounds
     if settings["block_rows"] is not None:
@@ -198,7 +214,7 @@ def _solve(
         A = graph.read_rows(0, graph.n)  # one block: in memory, without a scheduler
     else:
         meta = sparse.csr_matrix((0, 0), dtype=graph.dtype)
-        A = hold(load_rows(graph.read_rows, bounds, graph.n, meta=meta))
+        A = hold(load_rows(graph.reader(), bounds, graph.n, meta=meta))
     _, (sum_A, norm_A) = settle((), sum_rows(entry_sums, A))
     L = random_start(A, settings["k"], seed=settings["seed"], sum_A=sum_A, dtype=graph.dtype)
     return run(

@@ -1,6 +1,9 @@
 """snmf-dist: parse, call the library, print. Exit codes: 0 done, 1 not converged, 2 bad input, 3 failed."""
 
 import os
+import signal
+import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,7 +15,7 @@ from rich.markup import escape
 
 import snmf_dist
 from snmf_dist import cluster, demo, storage
-from snmf_dist.errors import SnmfError, WorkLost
+from snmf_dist.errors import ResultNotSaved, SnmfError, StoreExists, WorkLost
 from snmf_dist.listeners import JsonLines
 from snmf_dist.progress import iterations, stages
 from snmf_dist.result.scores import read_labels
@@ -21,19 +24,28 @@ NOT_CONVERGED, BAD_INPUT, FAILED = 1, 2, 3
 
 
 class _Commands(click.Group):
-    """Turns the library's errors and warnings into lines for the terminal."""
+    """Turns what the library raises and warns of into lines for the terminal, and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that we clean up
         with _plain_warnings():
             try:
                 return super().invoke(ctx)
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
+                raise
+            except (WorkLost, ResultNotSaved) as error:
+                code, text = FAILED, str(error)
             except SnmfError as error:
-                click.echo(f"error: {error}", err=True)
-                ctx.exit(FAILED if isinstance(error, WorkLost) else BAD_INPUT)
+                code, text = BAD_INPUT, str(error)
             except OSError as error:
-                what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-                click.echo(f"error: {what}; what was already written before this run is untouched", err=True)
-                ctx.exit(FAILED)
+                code, text = FAILED, f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            except KeyboardInterrupt:
+                code, text = 128 + signal.SIGINT, "interrupted; no result was written"
+            except Exception as error:
+                traceback.print_exc()
+                code, text = FAILED, f"unexpected {type(error).__name__}; this is a mistake of snmf_dist"
+        click.echo(f"error: {text}", err=True)
+        raise click.exceptions.Exit(code)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,9 +132,7 @@ def import_(
     show_default=True,
     help="Cells a point is put in, on the mean: more is slower and more accurate.",
 )
-@click.option(
-    "--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]"
-)
+@click.option("--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]")
 @click.option("--connect", is_flag=True, help="Join small components to their nearest points.")
 @click.option("--columns", help="Columns of a Parquet file, with commas between.")
 @click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.")
@@ -245,7 +255,7 @@ def check(path: str, quick: bool) -> None:
     show_default=True,
     help="Random starts; the one that captures most of A is kept.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the points.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the points.")
 def demo_(out: str, points: int, starts: int, seed: int) -> None:
     """Cluster points that k-means cannot separate, from nothing to a picture."""
     from sklearn.cluster import KMeans
@@ -253,9 +263,11 @@ def demo_(out: str, points: int, starts: int, seed: int) -> None:
     from snmf_dist.result.report import save_picture
 
     console = _console()
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise StoreExists(f"{out}: is a file; choose a folder")
     os.makedirs(out, exist_ok=True)
     graph_path, result_path, picture = (
-        os.path.join(out, name) for name in ("graph.zarr", "result.zarr", "clusters.png")
+        os.path.join(out, name) for name in ("demo-graph.zarr", "demo-result.zarr", "clusters.png")
     )
     drawn = demo.make_points(points, seed=seed)
     console.print(f"{points} points in {demo.CLUSTERS} clusters; their neighbour graph:")

@@ -1,17 +1,20 @@
 """The Dask cluster, if there is one: connecting, and checks before work starts.
 
-Alone in importing distributed. Without a client everything runs on Dask's threads in this process, and
-`distributed` is never imported.
+Alone in importing distributed. Without a client everything runs on threads of this process.
 """
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
+from snmf_dist import storage
 from snmf_dist.errors import ClusterError, WorkLost
 
 TIMEOUT = 15.0
@@ -20,9 +23,10 @@ CHECKED = ("scipy", "zarr", "snmf-dist")  # besides what Dask itself tells of a 
 
 def current_client() -> Any | None:
     """Return the current `distributed.Client`, or None."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
+    if "distributed" not in sys.modules:
         return None
+    import distributed  # waits if another thread is half way through importing it
+
     try:
         client = distributed.Client.current()
     except ValueError:
@@ -66,14 +70,16 @@ def connect(address: str, *, timeout: float | None = None) -> Iterator[Any]:
         yield client
 
 
-def check_workers(client: Any, path: str) -> None:
+def check_workers(client: Any, path: str, options: storage.Options = None) -> None:
     """Refuse a cluster whose workers run other versions than this process, or do not see `path`."""
     versions = client.get_versions()
+    if not versions["workers"]:
+        raise ClusterError("the cluster has no workers; start some with `dask worker`, or scale it up")
     here = _dask_versions(versions["client"])
     for address, found in versions["workers"].items():
         _compare(address, here, _dask_versions(found))
     try:
-        around = client.run(_look_around, path)
+        around = client.run(_look_around, path, options)
     except ModuleNotFoundError as error:
         raise ClusterError(
             f"{error.name} is not installed on the workers; install the same environment there"
@@ -83,25 +89,55 @@ def check_workers(client: Any, path: str) -> None:
         _compare(address, here, found["versions"])
         if not found["sees"]:
             raise ClusterError(
-                f"worker {address} does not see {path}; put it on storage that all workers share, "
-                "or give a URL"
+                f"worker {address} does not see {path}; put it on storage that all workers share, or give a URL"
             )
 
 
 @contextmanager
 def explain_losses() -> Iterator[None]:
-    """Turn Dask's error for work that kept killing workers into one a user can act on."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
+    """Turn Dask's errors for work that was lost into one that a user can act on."""
+    if "distributed" not in sys.modules:
         yield
         return
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
+
     try:
         yield
-    except distributed.KilledWorker as error:
+    except KilledWorker as error:
         raise WorkLost(
             f"workers died again and again on the same work ({error.task}); most often they ran out "
             "of memory: give them more, or pass a smaller block_rows"
         ) from error
+    except (CommClosedError, FutureCancelledError) as error:
+        raise WorkLost(
+            f"the connection to the Dask scheduler was lost ({type(error).__name__}); start the cluster and "
+            "the run again"
+        ) from error
+
+
+_blas = threading.Lock()
+_blas_users: list[Any] = []
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread a task while anyone in this process is in here.
+
+    Task threads times BLAS threads fight for the cores, and BLAS adds in another order on other numbers of
+    threads. Worker processes are started with one BLAS thread by their nanny.
+    """
+    with _blas:
+        _blas_users.append(None if _blas_users else threadpool_limits(1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _blas:
+            if len(_blas_users) > 1:
+                _blas_users.pop()
+            else:
+                _blas_users.pop().restore_original_limits()
 
 
 def run_tasks(
@@ -200,7 +236,7 @@ def _dask_versions(found: dict[str, Any]) -> dict[str, str]:
     return {"python": python, **{name: packages[name] for name in ("dask", "distributed", "numpy")}}
 
 
-def _look_around(path: str) -> dict[str, Any]:
+def _look_around(path: str, options: storage.Options) -> dict[str, Any]:
     """Run on a worker: its versions, and whether it sees `path`."""
     versions = {name: version(name) for name in CHECKED}
-    return {"versions": versions, "sees": "://" in path or os.path.exists(path)}
+    return {"versions": versions, "sees": storage.exists(path, options)}

@@ -44,6 +44,14 @@ class WorkLost(SnmfError, RuntimeError):
     """Work under way was lost and could not be repeated."""
 
 
+class ResultNotSaved(SnmfError, OSError):
+    """The run is done but its result could not be written; `solution` still has it."""
+
+    def __init__(self, message: str, solution: object = None) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
 class GraphWarning(UserWarning):
     """The graph is usable, but has a property the user will want to know of."""
 

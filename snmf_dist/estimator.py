@@ -100,9 +100,7 @@ class SNMF(ClusterMixin, BaseEstimator):
                 graph = import_graph(sparse.csr_matrix(X), path, dtype="float64")
             else:
                 graph = build_graph(X, path, neighbors=self.n_neighbors, metric=self.metric, seed=seed)
-            solution = fit(
-                graph, self.n_clusters, rho=self.rho, tol=self.tol, max_iter=self.max_iter, seed=seed
-            )
+            solution = fit(graph, self.n_clusters, rho=self.rho, tol=self.tol, max_iter=self.max_iter, seed=seed)
             self.membership_ = np.asarray(solution.membership)
         self.labels_ = solution.labels
         self.n_iter_ = solution.n_iter

@@ -3,6 +3,7 @@
 A listener has three methods, all optional to override. Solvers and kernels neither print nor log.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -12,6 +13,7 @@ import sys
 from datetime import timedelta
 from typing import IO, Any
 
+from snmf_dist.errors import StoreNotFound
 from snmf_dist.result.records import IterationRecord, Status
 
 logger = logging.getLogger(__name__)
@@ -28,8 +30,8 @@ class Listener:
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …)."""
 
-    def on_end(self, status: Status) -> None:
-        """Hear how the run ended."""
+    def on_end(self, status: Status | None) -> None:
+        """Hear how the run ended; None if an error ended it."""
 
 
 class LogLines(Listener):
@@ -40,9 +42,10 @@ class LogLines(Listener):
         if record.evaluated:
             logger.info("%s", format_record(record))
 
-    def on_end(self, status: Status) -> None:
+    def on_end(self, status: Status | None) -> None:
         """Log the status."""
-        logger.info("%s: %s", status.name, status.value)
+        if status is not None:
+            logger.info("%s: %s", status.name, status.value)
 
 
 class TableLog(Listener):
@@ -67,7 +70,8 @@ class TableLog(Listener):
             self._print(format_record(record))
 
     def _print(self, line: str) -> None:
-        print(line, file=self.stream or sys.stderr, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # a reader that went away does not end the run
+            print(line, file=self.stream or sys.stderr, flush=True)
 
 
 class JsonLines(Listener):
@@ -80,7 +84,9 @@ class JsonLines(Listener):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = path
+        self.path = os.path.abspath(path)
+        if not os.path.isdir(os.path.dirname(self.path)):
+            raise StoreNotFound(f"{os.path.dirname(self.path)}: no such directory; make it first")
 
     def on_start(self, settings: dict[str, Any]) -> None:
         """Begin the file with the settings."""
@@ -92,9 +98,10 @@ class JsonLines(Listener):
         plain = {k: v if math.isfinite(v) else None for k, v in fields.items()}
         self._write({"event": "iteration", **plain})
 
-    def on_end(self, status: Status) -> None:
-        """Add the status."""
-        self._write({"event": "end", "status": status.name, "message": status.value})
+    def on_end(self, status: Status | None) -> None:
+        """Add the status, null if an error ended the run."""
+        name, text = (None, "an error ended the run") if status is None else (status.name, status.value)
+        self._write({"event": "end", "status": name, "message": text})
 
     def _write(self, event: dict[str, Any], mode: str = "a") -> None:
         with open(self.path, mode, encoding="utf-8") as file:

@@ -66,8 +66,7 @@ def load_rows(
     call, lazy = _bind(read, scalars)
     name = _name(read)
     tasks = {
-        (name, i, 0): (call, start, stop, *(value.key for value in lazy))
-        for i, (start, stop) in enumerate(ranges)
+        (name, i, 0): (call, start, stop, *(value.key for value in lazy)) for i, (start, stop) in enumerate(ranges)
     }
     chunks = (tuple(stop - start for start, stop in ranges), (width,))
     return _array(name, tasks, lazy, chunks, meta)

@@ -6,20 +6,25 @@ written has none, or one that does not say ``complete``. What the block and the 
 the business of ``graph/store.py`` and ``result/files.py``.
 """
 
+import json
 import os
 import shutil
 import tempfile
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import fsspec
 import numpy as np
 import zarr
 import zarr.errors
 
 from snmf_dist.errors import (
+    GraphWarning,
     NotOurStore,
+    SnmfError,
     StoreCorrupt,
     StoreExists,
     StoreIncomplete,
@@ -29,6 +34,7 @@ from snmf_dist.errors import (
 
 BLOCK = "snmf_dist"
 VERSION = 1
+PARTIAL = ".partial"
 CHUNK = 1 << 20  # entries in a chunk of a long vector: 4 to 8 MB, far below codec limits
 
 Options = Mapping[str, Any] | None
@@ -60,8 +66,13 @@ def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r
         raise NotOurStore(f"{path}: not a Zarr group, expected a store of snmf_dist") from None
     except FileNotFoundError:
         raise StoreNotFound(f"{path}: no such file or directory; check the path") from None
-    except (ImportError, ValueError) as error:  # an unknown protocol, or its package is missing
-        raise StoreNotFound(f"{path}: cannot be opened ({error}); check the URL") from error
+    except Exception as error:
+        if is_url(path):
+            raise _unreachable(path, error) from error
+        raise StoreCorrupt(
+            f"{path}: its zarr.json cannot be read ({type(error).__name__}: {error}); write the store again, or "
+            "restore it from a copy"
+        ) from error
 
 
 def read_block(group: zarr.Group, path: str, kind: str) -> dict[str, Any]:
@@ -80,10 +91,17 @@ def read_block(group: zarr.Group, path: str, kind: str) -> dict[str, Any]:
             f"version {VERSION}; upgrade snmf-dist, or write the store again"
         )
     if block.get("complete") is not True:
-        raise StoreIncomplete(
-            f"{path}: this {kind} store was not finished; write it again with overwrite=True"
+        raise StoreIncomplete(f"{path}: this {kind} store was not finished; write it again with overwrite=True")
+    if block.get("checksum") != _block_checksum(block):
+        raise StoreCorrupt(
+            f"{path}: its attributes are not what was written; write the store again, or restore it from a copy"
         )
     return block
+
+
+def _block_checksum(block: Mapping[str, Any]) -> int:
+    text = json.dumps({key: block[key] for key in block if key != "checksum"}, sort_keys=True)
+    return zlib.crc32(text.encode())
 
 
 def kind_of(group: zarr.Group) -> str | None:
@@ -100,49 +118,57 @@ def create_group(path: str, kind: str, *, options: Options = None) -> zarr.Group
 
 def finish_group(group: zarr.Group, kind: str, block: Mapping[str, Any]) -> None:
     """Write the attribute block that makes the store a whole one; the last write of all."""
-    group.attrs[BLOCK] = {"kind": kind, "version": VERSION, "complete": True, **block}
+    whole = {"kind": kind, "version": VERSION, "complete": True, **block}
+    group.attrs[BLOCK] = {**whole, "checksum": _block_checksum(whole)}
 
 
-def check_free(path: str, *, overwrite: bool, options: Options = None) -> None:
-    """Refuse an output path that is taken; ``overwrite`` gives up stores of ours, nothing else."""
+def check_free(path: str, kind: str, *, overwrite: bool, options: Options = None) -> None:
+    """Refuse an output path that cannot be written to, or is taken.
+
+    ``overwrite`` gives up a store of ours of the same `kind`, and nothing else.
+    """
+    if not is_url(path):
+        _check_parent(path)
+    if not exists(path, options):
+        return
     try:
-        ours = kind_of(open_group(path, options)) is not None
-    except StoreNotFound:
-        if not os.path.lexists(path):
-            return
-        ours = False
-    except NotOurStore:
-        ours = False
+        found = kind_of(open_group(path, options))
+    except SnmfError:
+        found = None
+    if found != kind:
+        what = f"holds a {found} store" if found else "exists and is not a store of snmf_dist"
+        raise StoreExists(
+            f"{path}: {what}, so a {kind} store is not written over it; choose another path, or remove it yourself"
+        )
     if not overwrite:
-        raise StoreExists(
-            f"{path}: already exists; choose another path"
-            + (", or pass overwrite=True (--overwrite)" if ours else "")
-        )
-    if not ours:
-        raise StoreExists(
-            f"{path}: exists and is not a store of snmf_dist, so overwrite does not touch it; "
-            "choose another path, or remove it yourself"
-        )
+        raise StoreExists(f"{path}: already exists; choose another path, or pass overwrite=True (--overwrite)")
 
 
 @contextmanager
-def replacing(path: str, *, overwrite: bool, options: Options = None) -> Iterator[str]:
+def replacing(path: str, kind: str, *, overwrite: bool, options: Options = None) -> Iterator[str]:
     """Give a place to write; move it to `path` if the body succeeds, and remove it if not.
 
-    Whatever stood at `path` stays whole until the new store is. Object stores have no rename:
-    for a URL the place is `path` itself, and the attribute block is the only guard.
+    Whatever stood at `path` stays whole until the new store is. Object stores have no rename: for a
+    URL the place is `path` itself, and what stood there is lost when the body begins to write.
     """
-    check_free(path, overwrite=overwrite, options=options)
+    check_free(path, kind, overwrite=overwrite, options=options)
     if is_url(path):
         yield path
         return
     parent, name = os.path.split(path)
-    if not os.path.isdir(parent):
-        raise StoreNotFound(f"{parent}: no such directory; make it first")
-    work = tempfile.mkdtemp(prefix=f".{name}.", suffix=".partial", dir=parent)
+    left = [entry for entry in os.listdir(parent) if entry.startswith(f".{name}.") and entry.endswith(PARTIAL)]
+    if left:
+        warnings.warn(
+            f"{os.path.join(parent, left[0])}: left by a run that was killed, or is still going; remove it if "
+            "none is",
+            GraphWarning,
+            stacklevel=4,
+        )
+    work = tempfile.mkdtemp(prefix=f".{name}.", suffix=PARTIAL, dir=parent)
     fresh, old = os.path.join(work, "new"), os.path.join(work, "old")
     try:
         yield fresh
+        check_free(path, kind, overwrite=overwrite)  # again: another run may have been faster
         if os.path.lexists(path):
             os.rename(path, old)
         try:
@@ -153,6 +179,34 @@ def replacing(path: str, *, overwrite: bool, options: Options = None) -> Iterato
             raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _check_parent(path: str) -> None:
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        raise StoreNotFound(f"{parent}: no such directory; make it first")
+    if not os.access(parent, os.W_OK):
+        raise StoreNotFound(f"{parent}: cannot be written to; choose another place")
+    inside = parent
+    while inside != os.path.dirname(inside):
+        if os.path.exists(os.path.join(inside, "zarr.json")):
+            raise StoreExists(f"{path}: lies inside the Zarr store {inside}; choose a place outside it")
+        inside = os.path.dirname(inside)
+
+
+def exists(path: str, options: Options = None) -> bool:
+    """Tell whether anything is at `path`, a local one or a URL."""
+    if not is_url(path):
+        return os.path.lexists(path)
+    try:
+        files, place = fsspec.core.url_to_fs(path, **(_plain(options) or {}))
+        return bool(files.exists(place))
+    except Exception as error:
+        raise _unreachable(path, error) from error
+
+
+def _unreachable(path: str, error: Exception) -> StoreNotFound:
+    return StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {error}); check the URL")
 
 
 def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:
@@ -175,6 +229,15 @@ def read_array(group: zarr.Group, name: str, path: str) -> np.ndarray:
         raise StoreCorrupt(
             f"{path}: {name} cannot be read ({type(error).__name__}: {error}); write the store again"
         ) from error
+
+
+def shape_of(group: zarr.Group, name: str) -> tuple[int, ...] | None:
+    """Shape of an array of the store; None if it is missing or cannot be read."""
+    try:
+        array = group[name]
+    except Exception:  # KeyError, or whatever a torn zarr.json makes zarr raise
+        return None
+    return array.shape if isinstance(array, zarr.Array) else None
 
 
 def checksum(*arrays: np.ndarray) -> int:

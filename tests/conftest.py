@@ -5,17 +5,6 @@ import snmf_dist
 from tests.helpers import planted_graph
 
 
-def pytest_addoption(parser):
-    parser.addoption("--runslow", action="store_true", help="also run the tests marked slow")
-
-
-def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--runslow"):
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="slow; run with --runslow"))
-
-
 @pytest.fixture(scope="session")
 def two_processes():
     """A real cluster on loopback: two worker processes of one thread each."""

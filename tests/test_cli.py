@@ -32,9 +32,7 @@ def edges(tmp_path):
 
 @pytest.fixture
 def store(run, edges, tmp_path):
-    done = run(
-        "import", edges, tmp_path / "g.zarr", "--symmetrize", "max", "--first-id", 1, "--block-rows", 40
-    )
+    done = run("import", edges, tmp_path / "g.zarr", "--symmetrize", "max", "--first-id", 1, "--block-rows", 40)
     assert done.exit_code == 0, done.output
     return tmp_path / "g.zarr"
 
@@ -108,7 +106,10 @@ def test_check_finds_a_torn_block(run, store):
         (("fit", "g.zarr", "-k", 3, "--rho", -1, "--out", "r.zarr"), "rho is -1.0; expected"),
         (("fit", "g.zarr", "-k", 3), "Missing option '--out'"),
         (("fit", "g.zarr", "-k", 3, "--out", "r.zarr", "--labels", "none.txt"), "path of the labels"),
-        (("fit", "g.zarr", "-k", 3, "--out", "g.zarr"), "already exists"),
+        (("fit", "g.zarr", "-k", 3, "--out", "g.zarr"), "holds a graph store"),
+        (("fit", "g.zarr", "-k", 3, "--out", "g.zarr/r.zarr"), "lies inside the Zarr store"),
+        (("fit", "g.zarr", "-k", 3, "--out", "no/r.zarr"), "no such directory; make it first"),
+        (("fit", "g.zarr", "-k", 3, "--out", "foo://r.zarr"), "check the URL"),
         (("import", "edges.csv", "x.zarr", "--first-id", 1), "A is not symmetric"),
         (("import", "edges.csv", "g.zarr"), "already exists"),
         (("graph", "none.npy", "x.zarr"), "no such file or directory"),
@@ -141,7 +142,7 @@ def test_a_full_disk_exits_with_3_and_a_sentence(run, store, tmp_path, monkeypat
     monkeypatch.setattr("snmf_dist.result.files._ChunkWriter.__call__", no_space)
     done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr")
     assert done.exit_code == 3
-    assert "r.zarr: No space left on device" in done.stderr
+    assert "could not be written ([Errno 28] No space left on device" in done.stderr
 
 
 def test_the_demo_finds_its_clusters_and_draws_them(run, tmp_path):
@@ -149,7 +150,7 @@ def test_the_demo_finds_its_clusters_and_draws_them(run, tmp_path):
         done = run("demo", "--out", tmp_path / "demo", "--points", 600, "--starts", 2)
         assert done.exit_code == 0, done.output
     assert (tmp_path / "demo/clusters.png").read_bytes()[:4] == b"\x89PNG"
-    solution = snmf_dist.open_solution(tmp_path / "demo/result.zarr")
+    solution = snmf_dist.open_solution(tmp_path / "demo/demo-result.zarr")
     assert len(solution.labels) == 600
     assert "k-means on the same points: accuracy 0." in done.output
 

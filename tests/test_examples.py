@@ -26,9 +26,7 @@ def test_the_python_code_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "edges.csv").write_text(
         "source,target\n"
-        + "".join(
-            f"{i},{j}\n" for g in range(20) for i in range(8 * g, 8 * g + 8) for j in range(i, 8 * g + 8)
-        )
+        + "".join(f"{i},{j}\n" for g in range(20) for i in range(8 * g, 8 * g + 8) for j in range(i, 8 * g + 8))
     )
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert blocks

@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 # From the ground up; a module imports only what stands on an earlier line, or before it on its own.
 LAYERS = [
     "errors result.records",
-    "storage graph.checks graph.similarity graph.neighbors solve.kernels cluster",
-    "rows graph.edgefiles graph.store graph.points graph.partition graph.workshop graph.plan",
+    "settings storage graph.checks graph.similarity graph.neighbors solve.kernels cluster",
+    "rows graph.edgefiles graph.store graph.writer graph.points graph.partition graph.workshop graph.plan",
     "graph.sources graph.merge graph.stages graph.audit result.files",
     "graph.importing graph.build result.solution result.scores solve.start solve.stopping",
     "result.report listeners",
@@ -24,7 +24,7 @@ LAYERS = [
     "progress cli __main__",
 ]
 ORDER = " ".join(LAYERS).split()
-PLAIN = {"errors", "result.records", "graph.checks", "graph.similarity", "solve.kernels"}
+PLAIN = {"errors", "settings", "result.records", "graph.checks", "graph.similarity", "solve.kernels"}
 
 
 def modules():
@@ -83,9 +83,7 @@ def test_graph_and_solve_do_not_know_each_other():
     ],
 )
 def test_a_library_has_one_home(library, home):
-    users = {
-        name for name, tree in modules() if any(f"{i}.".startswith(f"{library}.") for i in imports(tree))
-    }
+    users = {name for name, tree in modules() if any(f"{i}.".startswith(f"{library}.") for i in imports(tree))}
     assert users == home
 
 

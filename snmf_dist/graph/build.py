@@ -29,8 +29,9 @@ from snmf_dist.graph.plan import check_settings, plan_cells
 from snmf_dist.graph.points import open_points, spool
 from snmf_dist.graph.similarity import normalize
 from snmf_dist.graph.stages import Job
-from snmf_dist.graph.store import BlockRecord, GraphStore, GraphWriter, Progress, open_graph
+from snmf_dist.graph.store import KIND, GraphStore, Progress, open_graph, silent
 from snmf_dist.graph.workshop import Workshop, open_workshop
+from snmf_dist.graph.writer import BlockRecord, GraphWriter
 from snmf_dist.rows import load_rows
 
 INPUT_BYTES = 1 << 25  # of a block of points as float32
@@ -121,7 +122,7 @@ def build_graph(
     begin = time.perf_counter()
     path = storage.normal_path(out)
     overwrite = overwrite or reuse
-    storage.check_free(path, overwrite=overwrite, options=storage_options)
+    storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
     source = open_points(points, columns=columns, options=storage_options)
     if _inside(path, getattr(source, "path", None)):
         raise InputError(f"{path}: lies inside the points; choose a place outside them")
@@ -144,7 +145,7 @@ def build_graph(
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, shop.folder)
-    tell = progress or _silent
+    tell = progress or silent
 
     job = _job(source, shop, settings, shared=client is not None)
     job, checksum = _check_points(job, pca, tell)
@@ -162,7 +163,7 @@ def build_graph(
     made = {**_facts(job, settings, begin=begin), "points": checksum, **audit}
     writer.finish(records, degree=degree, order=order, normalize="ncut", made=made)
     if not storage.is_url(path):
-        with storage.replacing(path, overwrite=overwrite) as fresh:
+        with storage.replacing(path, KIND, overwrite=overwrite) as fresh:
             os.rename(place, fresh)
     shutil.rmtree(shop.folder, ignore_errors=True)
     graph = open_graph(path, storage_options=storage_options)
@@ -200,9 +201,7 @@ def _job(source: Any, shop: Workshop, settings: dict[str, Any], *, shared: bool)
     )
 
 
-def _made_from(
-    path: str, source: Any, settings: dict[str, Any], options: storage.Options
-) -> GraphStore | None:
+def _made_from(path: str, source: Any, settings: dict[str, Any], options: storage.Options) -> GraphStore | None:
     """The graph at `path`, if it was made from these very points with these settings."""
     try:
         graph = open_graph(path, storage_options=options)
@@ -213,14 +212,12 @@ def _made_from(
         return None
     with tempfile.TemporaryDirectory() as folder:
         job = _job(source, Workshop(folder), {**settings, "cells": 1, "threads": 1}, shared=False)
-        return graph if made.get("points") == _checksum(_crcs(job, _silent)) else None
+        return graph if made.get("points") == _checksum(_crcs(job, silent)) else None
 
 
 def _crcs(job: Job, tell: Progress) -> list[int]:
     blocks = len(job.inputs) - 1
-    return cluster.run_tasks(
-        partial(stages.check, job), range(blocks), done=lambda k: tell("check", k, blocks)
-    )
+    return cluster.run_tasks(partial(stages.check, job), range(blocks), done=lambda k: tell("check", k, blocks))
 
 
 def _checksum(crcs: list[int]) -> str:
@@ -235,8 +232,7 @@ def _check_points(job: Job, pca: int | None, tell: Progress) -> tuple[Job, str]:
         job.shop.save("check", 0, crc=np.array(crcs))
     elif not np.array_equal(job.shop.load("check", 0, "crc"), crcs):
         raise InputError(
-            f"{job.shop.folder}: the points changed since this build was begun; pass resume=False to start "
-            "over"
+            f"{job.shop.folder}: the points changed since this build was begun; pass resume=False to start over"
         )
     if pca is not None:
         job = replace(job, projection=_projection(job, pca, tell))
@@ -311,9 +307,7 @@ def _each(
     shop.finish(stage)
 
 
-def _audit(
-    job: Job, order: np.ndarray, tell: Progress, *, connect: bool
-) -> tuple[dict[str, Any], np.ndarray]:
+def _audit(job: Job, order: np.ndarray, tell: Progress, *, connect: bool) -> tuple[dict[str, Any], np.ndarray]:
     """Measure recall and components; the edges that join small components, if asked for."""
     tell("audit", 0, 2)
     row_of = np.empty(job.n, dtype=np.int64)
@@ -352,9 +346,7 @@ def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any
     }
 
 
-def _finish(
-    job: Job, place: str, tell: Progress, options: storage.Options
-) -> tuple[GraphWriter, Any, np.ndarray]:
+def _finish(job: Job, place: str, tell: Progress, options: storage.Options) -> tuple[GraphWriter, Any, np.ndarray]:
     """Normalise the blocks of W and write them as blocks of A."""
     blocks = len(job.bounds) - 1
     degree = job.shop.vector("weigh", blocks, "degree")
@@ -398,7 +390,3 @@ def _warn(graph: GraphStore, *, connect: bool) -> None:
             GraphWarning,
             stacklevel=3,
         )
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Report progress to nobody."""

@@ -4,14 +4,16 @@ A file has one edge a line: source, target and, if it has a third column, weight
 the names ``source``, ``target``, ``weight`` if a header has them, else by position.
 """
 
+import errno
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import fsspec
 import numpy as np
 
-from snmf_dist.errors import InputError
+from snmf_dist.errors import InputError, SnmfError
 
 TEXT = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
@@ -45,7 +47,9 @@ def read_edges(
         with fsspec.open(path, "rb", compression="infer", **(options or {})) as file:
             for batch in batches(file, path, columns):
                 yield _edges(batch, path)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError, EOFError, ImportError, ValueError) as error:
+        if isinstance(error, SnmfError) or getattr(error, "errno", None) == errno.ENOSPC:
+            raise
         raise InputError(
             f"{path}: cannot be read as an edge list ({error}); expected a line an edge: source and "
             "target as whole numbers, then optionally a weight"
@@ -62,9 +66,7 @@ def _text(file: Any, path: str, columns: Sequence[str] | None) -> Iterator[Any]:
     file.seek(0)
     with csv.open_csv(
         file,
-        read_options=csv.ReadOptions(
-            block_size=BATCH_BYTES, skip_rows=look.skip, column_names=list(look.names)
-        ),
+        read_options=csv.ReadOptions(block_size=BATCH_BYTES, skip_rows=look.skip, column_names=list(look.names)),
         parse_options=csv.ParseOptions(delimiter=look.delimiter),
         convert_options=csv.ConvertOptions(column_types=types, include_columns=list(use), null_values=[""]),
     ) as reader:
@@ -88,7 +90,10 @@ class _Look(NamedTuple):
 
 def _look(file: Any, path: str) -> _Look:
     """Find the delimiter, the header and the comment lines before it from the first lines."""
-    lines = file.read(1 << 16).decode("utf-8", errors="replace").splitlines()
+    start = file.read(1 << 20).decode("utf-8-sig", errors="replace")
+    lines = re.split("\r\n|\n|\r", start)  # splitlines() knows more line ends than CSV does
+    if start.startswith("%%MatrixMarket"):
+        raise InputError(f"{path}: is a Matrix Market file; name it .mtx")
     skip = next((i for i, line in enumerate(lines) if line.strip() and line[0] not in "#%"), None)
     if skip is None:
         raise InputError(f"{path}: holds no edges; expected a line an edge")
@@ -106,15 +111,23 @@ def _look(file: Any, path: str) -> _Look:
 
 
 def _choose(names: Sequence[str], columns: Sequence[str] | None, path: str) -> tuple[str, ...]:
-    wanted = tuple(columns) if columns else NAMES
-    lower = {name.lower(): name for name in names}
-    if all(name.lower() in lower for name in wanted[:2]):
-        return tuple(lower[name.lower()] for name in wanted if name.lower() in lower)
-    if columns:
-        raise InputError(f"{path}: has columns {list(names)}, not {list(columns)}")
-    if not 2 <= len(names) <= 3:
+    """The columns with source, target and weight: by name if they have theirs, else by position."""
+    found = {name.lower(): name for name in names}
+    if len(found) < len(names):
+        raise InputError(f"{path}: has columns {list(names)}; expected each name once")
+    if columns is not None:
+        if not 2 <= len(set(columns)) == len(columns) <= 3 or not all(c.lower() in found for c in columns):
+            raise InputError(
+                f"{path}: has columns {list(names)}, not {list(columns)}; name source, target and, if there "
+                "is one, weight"
+            )
+        return tuple(found[name.lower()] for name in columns)
+    if all(name in found for name in NAMES[:2]):
+        return tuple(found[name] for name in NAMES if name in found)
+    moved = any(name in found and names.index(found[name]) != i for i, name in enumerate(NAMES))
+    if moved or not 2 <= len(names) <= 3:
         raise InputError(
-            f"{path}: has columns {list(names)}; name source, target and weight with columns=(…)"
+            f"{path}: has columns {list(names)}; say with columns=(…) which are source, target and weight"
         )
     return tuple(names)
 

@@ -3,8 +3,9 @@
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -16,7 +17,9 @@ from snmf_dist.errors import GraphWarning, InputError
 from snmf_dist.graph.merge import EdgeBuckets
 from snmf_dist.graph.similarity import normalize as ncut
 from snmf_dist.graph.sources import Source, open_source
-from snmf_dist.graph.store import GraphStore, GraphWriter, Progress, open_graph
+from snmf_dist.graph.store import KIND, GraphStore, Progress, open_graph, silent
+from snmf_dist.graph.writer import GraphWriter
+from snmf_dist.settings import choice, whole_number
 
 BLOCK_ENTRIES = 1 << 21  # entries a block aims at: 25 MB in memory, a second or less to merge
 
@@ -91,14 +94,16 @@ def import_graph(
            [0., 0., 0., 1.],
            [0., 0., 1., 0.]], dtype=float32)
     """
-    _check_choice("normalize", normalize, ("ncut", None))
-    _check_choice("symmetrize", symmetrize, (None, "max", "mean"))
-    _check_choice("self_loops", self_loops, ("keep", "drop"))
-    _check_choice("dtype", dtype, ("float32", "float64"))
-    if block_rows is not None and block_rows < 1:
-        raise InputError(f"block_rows is {block_rows}; expected at least 1")
+    choice("normalize", normalize, ("ncut", None))
+    choice("symmetrize", symmetrize, (None, "max", "mean"))
+    choice("self_loops", self_loops, ("keep", "drop"))
+    choice("dtype", dtype, ("float32", "float64"))
+    whole_number("first_id", first_id, 0)
+    for name, value in (("block_rows", block_rows), ("n", n)):
+        if value is not None:
+            whole_number(name, value, 1)
     path = storage.normal_path(out)
-    storage.check_free(path, overwrite=overwrite, options=storage_options)
+    storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
 
     opened = open_source(source, key=key, columns=columns, n=n, first_id=first_id, options=storage_options)
     if opened.n == 0 or opened.n_edges == 0:
@@ -112,16 +117,16 @@ def import_graph(
             "keep normalize='ncut' and self_loops='keep', or import the original again"
         )
 
-    with storage.replacing(path, overwrite=overwrite, options=storage_options) as place:
+    with storage.replacing(path, KIND, overwrite=overwrite, options=storage_options) as place:
         parent = None if storage.is_url(path) else os.path.dirname(place)
         with tempfile.TemporaryDirectory(prefix="edges-", dir=parent) as folder:
             bounds = row_bounds(opened.n, opened.n_edges, block_rows)
             _write(
                 opened,
-                GraphWriter(place, bounds, np.dtype(dtype), storage_options),
+                partial(GraphWriter, place, bounds, np.dtype(dtype), storage_options),
                 EdgeBuckets(folder, bounds, symmetrize=symmetrize, drop_loops=self_loops == "drop"),
                 normalize=normalize,
-                progress=progress or _silent,
+                progress=progress or silent,
             )
     graph = open_graph(path, storage_options=storage_options)
     zeros = graph.block["zero_degree"]
@@ -152,7 +157,7 @@ def row_bounds(n: int, n_edges: int, block_rows: int | None = None) -> np.ndarra
 
 def _write(
     source: Source,
-    writer: GraphWriter,
+    new_writer: Callable[[], GraphWriter],
     buckets: EdgeBuckets,
     *,
     normalize: str | None,
@@ -165,23 +170,28 @@ def _write(
         done += len(edges.rows)
         progress("read edges", done, source.n_edges)
 
-    bounds, blocks = writer.bounds, range(len(writer.bounds) - 1)
-    degree = np.zeros(writer.n)
+    bounds, blocks = buckets.bounds, range(len(buckets.bounds) - 1)
+    degree = np.zeros(source.n)
     for i in blocks:
         degree[bounds[i] : bounds[i + 1]] = buckets.merge(i)
         progress("merge", i + 1, len(blocks))
     if not degree.any():
-        raise InputError(
-            f"{source.made['source']}: every weight is zero; expected at least one edge above zero"
-        )
+        raise InputError(f"{source.made['source']}: every weight is zero; expected at least one edge above zero")
 
+    if not np.isfinite(degree).all():
+        raise InputError(
+            f"{source.made['source']}: the weights of row {int(np.argmin(np.isfinite(degree)))} add up to more "
+            "than float64 holds; scale the weights down"
+        )
+    writer = new_writer()  # not before: at a URL it gives up what stood there
     root = np.sqrt(degree)
     scale = normalize == "ncut" and not _is_normalized(source)
     records = []
     for i in blocks:
         W = buckets.block(i)
         A = ncut(W, root[bounds[i] : bounds[i + 1]], root) if scale else W
-        _check_fits(A, writer.dtype)
+        if not scale:
+            _check_fits(A, writer.dtype)
         records.append(writer.write_block(i, A))
         progress("write", i + 1, len(blocks))
 
@@ -204,14 +214,12 @@ def _is_normalized(source: Source) -> bool:
 
 
 def _check_fits(A: sparse.csr_matrix, dtype: np.dtype) -> None:
-    if A.nnz and A.data.max() > np.finfo(dtype).max:
-        raise InputError(f"A has an entry {A.data.max():g}, too large for {dtype}; pass dtype='float64'")
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Report progress to nobody."""
+    """Refuse entries that the store's dtype would turn into infinity or into nothing."""
+    with np.errstate(over="ignore"):
+        kept = A.data.astype(dtype)
+    bad = ~np.isfinite(kept) | (kept == 0)
+    if bad.any():
+        value = A.data[np.argmax(bad)]
+        raise InputError(
+            f"A has an entry {value:g}, beyond what {dtype} holds; scale the weights, or pass dtype='float64'"
+        )

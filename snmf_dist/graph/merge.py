@@ -7,11 +7,12 @@ on its own.
 
 import contextlib
 import os
+from collections import Counter
 
 import numpy as np
 from scipy import sparse
 
-from snmf_dist.errors import InputError
+from snmf_dist.errors import InputError, WorkLost
 from snmf_dist.graph.edgefiles import Edges
 
 RECORD = np.dtype([("row", "<i8"), ("column", "<i8"), ("weight", "<f8")])
@@ -38,10 +39,11 @@ class EdgeBuckets:
         self.bounds = bounds
         self.symmetrize = symmetrize
         self.drop_loops = drop_loops
+        self._filed: Counter[str] = Counter()
 
     def add(self, edges: Edges) -> None:
         """Check a batch of edges and file each under both of its ends."""
-        _check_weights(edges)
+        self._check(edges)
         self._file("own", edges.rows, edges.columns, edges.weights)
         self._file("turned", edges.columns, edges.rows, edges.weights)
 
@@ -50,7 +52,7 @@ class EdgeBuckets:
         own, turned = self._matrix("own", i), self._matrix("turned", i)
         if self.symmetrize is None:
             self._check_symmetric(own, turned, i)
-        W = own.maximum(turned) if self.symmetrize == "max" else (own + turned) * 0.5
+        W = own.maximum(turned) if self.symmetrize == "max" else own * 0.5 + turned * 0.5
         if self.drop_loops:
             rows = np.repeat(np.arange(self.bounds[i], self.bounds[i + 1]), np.diff(W.indptr))
             W.data[rows == W.indices] = 0
@@ -73,18 +75,38 @@ class EdgeBuckets:
         records["row"], records["column"], records["weight"] = rows, columns, weights
         records = records[by_block]
         for i in map(int, np.flatnonzero(np.diff(cuts))):
+            part = records[cuts[i] : cuts[i + 1]]
             with open(self._path(kind, i), "ab") as file:
-                records[cuts[i] : cuts[i + 1]].tofile(file)
+                file.write(part.tobytes())  # tofile would not say that the disk is full
+            self._filed[self._path(kind, i)] += len(part)
 
     def _matrix(self, kind: str, i: int) -> sparse.csr_matrix:
         path = self._path(kind, i)
         records = np.fromfile(path, dtype=RECORD) if os.path.exists(path) else np.empty(0, RECORD)
+        if len(records) != self._filed[path]:
+            raise WorkLost(
+                f"{path}: holds {len(records)} of {self._filed[path]} edges; is the disk full? Import again"
+            )
         shape = (int(self.bounds[i + 1] - self.bounds[i]), int(self.bounds[-1]))
         where = (records["row"] - self.bounds[i], records["column"])
         return sparse.csr_matrix((records["weight"], where), shape=shape)  # adds up duplicates
 
     def _path(self, kind: str, i: int) -> str:
         return os.path.join(self.folder, f"{kind}-{i}")
+
+    def _check(self, edges: Edges) -> None:
+        n = self.bounds[-1]
+        for ends in (edges.rows, edges.columns):
+            outside = (ends < 0) | (ends >= n)
+            if outside.any():
+                raise InputError(f"A has an entry in row or column {ends[np.argmax(outside)]}, outside 0:{n}")
+        bad = ~np.isfinite(edges.weights) | (edges.weights < 0)
+        if bad.any():
+            e = int(np.argmax(bad))
+            raise InputError(
+                f"A[{edges.rows[e]}, {edges.columns[e]}] = {edges.weights[e]}; expected finite numbers "
+                "≥ 0: similarities, not distances. Drop or repair such entries first"
+            )
 
     def _check_symmetric(self, own: sparse.csr_matrix, turned: sparse.csr_matrix, i: int) -> None:
         off = abs(own - turned) > ASYMMETRY * own.maximum(turned)
@@ -97,14 +119,4 @@ class EdgeBuckets:
             f"A[{column}, {first + row}] = {turned[row, column]:g} ({off.nnz} such entries in rows "
             f"{first}:{self.bounds[i + 1]}); pass symmetrize='max' to keep an edge listed in either "
             "direction, or symmetrize='mean' to average the two (--symmetrize)"
-        )
-
-
-def _check_weights(edges: Edges) -> None:
-    bad = ~np.isfinite(edges.weights) | (edges.weights < 0)
-    if bad.any():
-        e = int(np.argmax(bad))
-        raise InputError(
-            f"A[{edges.rows[e]}, {edges.columns[e]}] = {edges.weights[e]}; expected finite numbers "
-            "≥ 0: similarities, not distances. Drop or repair such entries first"
         )

@@ -69,9 +69,7 @@ def make_partition(sample: Any, cells: int, *, replication: float, seed: int) ->
 
     leaves = min(LEAVES_A_CELL * cells, max(1, sample.shape[0] // 8))
     # Borders of cells need not be optimal: ten steps a split cost a fiftieth of converged ones.
-    tree = BisectingKMeans(
-        leaves, bisecting_strategy="largest_cluster", max_iter=10, tol=1e-2, random_state=seed
-    )
+    tree = BisectingKMeans(leaves, bisecting_strategy="largest_cluster", max_iter=10, tol=1e-2, random_state=seed)
     with threadpool_limits(1):  # its splits are small; threads that wait for each other cost more
         tree.fit(sample)
     counts = np.bincount(tree.labels_, minlength=leaves)

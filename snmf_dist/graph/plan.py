@@ -4,10 +4,9 @@ import math
 import os
 from typing import Any
 
-import numpy as np
-
 from snmf_dist import cluster
 from snmf_dist.errors import InputError
+from snmf_dist.settings import choice, whole_number
 
 EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
 SHARED_ABOVE = 20_000  # rows that are worth a cell for each worker
@@ -17,24 +16,14 @@ PROCESS_BYTES = 700e6  # of a process with numba, pynndescent and what they comp
 def check_settings(source: Any, **given: Any) -> dict[str, Any]:
     """Check the settings of `build_graph` against the points, and fill in what follows from n."""
     n, d = source.shape
-    least = {"neighbors": 1, "scale_neighbor": 1, "pca": 1, "seed": 0, "block_rows": 1}
-    for name, low in least.items():
-        value = given[name]
-        if value is None and name not in ("scale_neighbor", "seed"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise InputError(f"{name} is {value!r}; expected a whole number")
-        if value < low:
-            raise InputError(f"{name} is {value}; expected at least {low}")
-        given[name] = int(value)
+    for name, low in {"neighbors": 1, "scale_neighbor": 1, "pca": 1, "seed": 0, "block_rows": 1}.items():
+        if given[name] is not None or name in ("scale_neighbor", "seed"):
+            given[name] = whole_number(name, given[name], low)
     if given["neighbors"] is not None and given["neighbors"] >= n:
         raise InputError(f"neighbors is {given['neighbors']}; expected less than the number of points, {n}")
-    if given["metric"] not in ("euclidean", "cosine"):
-        raise InputError(f"metric is {given['metric']!r}; expected 'euclidean' or 'cosine'")
+    choice("metric", given["metric"], ("euclidean", "cosine"))
     if given["pca"] is not None and given["pca"] >= min(n, d):
-        raise InputError(
-            f"pca is {given['pca']}; expected less than the points' rows and columns, {n} and {d}"
-        )
+        raise InputError(f"pca is {given['pca']}; expected less than the points' rows and columns, {n} and {d}")
     if given["pca"] is not None and getattr(source, "is_sparse", False):
         raise InputError("pca needs dense points; leave it out for a sparse matrix")
     if not given["replication"] >= 1:

@@ -155,8 +155,7 @@ def _zarr_array(path: str, options: storage.Options) -> Any:
         return zarr.open_array(path, mode="r", storage_options=dict(options) if options else None)
     except (FileNotFoundError, ValueError) as error:
         raise InputError(
-            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, .npy, .npz or "
-            ".parquet"
+            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, .npy, .npz or .parquet"
         ) from None
 
 
@@ -164,9 +163,7 @@ def _load_npz(path: str) -> Any:
     with np.load(path, allow_pickle=False) as file:
         if "format" not in file.files:
             if "X" not in file.files:
-                raise InputError(
-                    f"{path}: holds {file.files}; expected a SciPy CSR matrix, or an array named X"
-                )
+                raise InputError(f"{path}: holds {file.files}; expected a SciPy CSR matrix, or an array named X")
             return file["X"]
     return sparse.csr_matrix(sparse.load_npz(path))
 
@@ -212,9 +209,7 @@ class ParquetTable:
         """Yield the rows in batches, (rows, d)."""
         with self._open() as file:
             for batch in file.iter_batches(batch_size=1 << 16, columns=list(self.names)):
-                yield np.column_stack(
-                    [batch.column(name).to_numpy(zero_copy_only=False) for name in self.names]
-                )
+                yield np.column_stack([batch.column(name).to_numpy(zero_copy_only=False) for name in self.names])
 
 
 def spool(points: Any, folder: str, *, shared: bool) -> Points:

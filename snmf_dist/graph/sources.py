@@ -5,6 +5,7 @@ only sliced; edge lists, AnnData and graph stores never are in memory as a whole
 """
 
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ import zarr
 from scipy import sparse
 
 from snmf_dist import storage
-from snmf_dist.errors import InputError, NotOurStore, StoreNotFound
+from snmf_dist.errors import InputError, NotOurStore, SnmfError, StoreNotFound
 from snmf_dist.graph.edgefiles import Edges, is_edge_file, read_edges
 from snmf_dist.graph.store import KIND, GraphStore, open_graph
 
@@ -66,9 +67,9 @@ def open_source(
     path = storage.normal_path(source)
     if not storage.is_url(path) and not os.path.exists(path):
         raise StoreNotFound(f"{path}: no such file or directory; check the path")
-    if path.endswith(".npz"):
+    if path.lower().endswith(".npz"):
         return _from_npz(path)
-    if path.endswith((".mtx", ".mtx.gz", ".mtx.bz2")):
+    if path.lower().endswith((".mtx", ".mtx.gz", ".mtx.bz2")):
         return _from_matrix_market(path)
     if is_edge_file(path):
         return _from_edge_file(path, columns, n, first_id, options)
@@ -91,6 +92,10 @@ def _from_matrix(matrix: Any, origin: str) -> Source:
         raise InputError(f"{origin}: A is {shape}; expected a square matrix of similarities")
     if matrix.dtype.kind not in "biuf":
         raise InputError(f"{origin}: A has dtype {matrix.dtype}; expected real numbers")
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise InputError(f"{origin}: is a masked array; fill or drop its masked entries first")
+    if matrix.dtype.kind != "f" or matrix.dtype.itemsize < 4:
+        matrix = matrix.astype(np.float64)  # small types would wrap when repeated entries add up
     A = sparse.csr_array(matrix)
 
     def batches() -> Iterator[Edges]:
@@ -103,22 +108,25 @@ def _from_matrix(matrix: Any, origin: str) -> Source:
 
 def _from_npz(path: str) -> Source:
     """A matrix saved by scipy.sparse.save_npz, or arrays src, dst (and weight, n) of edges."""
-    with np.load(path, allow_pickle=False) as file:
-        names = set(file.files)
-        if {"src", "dst"} <= names:
-            src, dst = file["src"].astype(np.int64), file["dst"].astype(np.int64)
-            weight = file["weight"] if "weight" in names else np.ones(len(src))
-            top = max(src.max(initial=-1), dst.max(initial=-1)) + 1
-            n = int(file["n"]) if "n" in names else int(top)
-            if min(src.min(initial=0), dst.min(initial=0)) < 0 or top > n:
-                raise InputError(f"{path}: src or dst has node ids outside 0:{n}")
-            matrix = sparse.coo_array((weight, (src, dst)), shape=(n, n))
-            return _from_matrix(matrix, os.path.basename(path))
-    if "format" not in names:
-        raise InputError(
-            f"{path}: holds {sorted(names)}; expected scipy.sparse.save_npz's arrays, or src and dst"
-        )
-    return _from_matrix(sparse.load_npz(path), os.path.basename(path))
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = set(file.files)
+            arrays = {name: file[name] for name in ("src", "dst", "weight", "n") if name in names}
+        if "format" in names:
+            return _from_matrix(sparse.load_npz(path), os.path.basename(path))
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, SnmfError):
+            raise
+        raise InputError(f"{path}: cannot be read as a .npz of plain arrays ({error})") from error
+    if not {"src", "dst"} <= names:
+        raise InputError(f"{path}: holds {sorted(names)}; expected scipy.sparse.save_npz's arrays, or src and dst")
+    src, dst = arrays["src"], arrays["dst"]
+    weight = arrays.get("weight", np.ones(len(src)))
+    if src.dtype.kind not in "iu" or dst.dtype.kind not in "iu" or not len(src) == len(dst) == len(weight):
+        raise InputError(f"{path}: expected src and dst as whole numbers, as many as weights")
+    n = int(arrays.get("n", max(src.max(initial=-1), dst.max(initial=-1)) + 1))
+    edges = Edges(src.astype(np.int64), dst.astype(np.int64), weight.astype(np.float64))
+    return Source(n, len(src), lambda: iter([edges]), {"source": os.path.basename(path)})
 
 
 def _from_matrix_market(path: str) -> Source:
@@ -177,6 +185,9 @@ def _from_anndata(group: zarr.Group, path: str, key: str | None) -> Source:
     shape = tuple(A.attrs["shape"])
     if shape[0] != shape[1]:
         raise InputError(f"{path}: obsp/{key} is {shape[0]} × {shape[1]}; expected a square matrix")
+    for name in ("data", "indices", "indptr"):
+        if A[name].nchunks_initialized < A[name].nchunks:
+            raise InputError(f"{path}: obsp/{key}/{name} has lost chunks, which would read as zeros; restore it")
     indptr = np.asarray(A["indptr"][:], dtype=np.int64)
 
     def batches() -> Iterator[Edges]:

@@ -188,9 +188,7 @@ def _neighbors_in_cell(job: Job, X: Any, c: int) -> KNN:
     m = X.shape[0]
     if m > max(SMALL_CELL, job.width + 6):
         return approximate_neighbors(X, job.width, seed=job.seed + c, threads=job.threads)
-    found = (
-        nearest_neighbors(X, min(job.width, m - 1)) if m > 1 else KNN(np.empty((m, 0), int), np.empty((m, 0)))
-    )
+    found = nearest_neighbors(X, min(job.width, m - 1)) if m > 1 else KNN(np.empty((m, 0), int), np.empty((m, 0)))
     short = ((0, 0), (0, job.width - found.indices.shape[1]))
     return KNN(
         np.pad(found.indices, short, constant_values=-1),

@@ -29,7 +29,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import zarr
@@ -40,7 +41,6 @@ from snmf_dist.errors import StoreCorrupt
 from snmf_dist.graph.checks import block_problems, symmetry_balance
 
 KIND = "graph"
-CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 Progress = Callable[[str, int, int], None]
 
@@ -82,8 +82,7 @@ class GraphStore:
         return f"GraphStore({self.path!r}: n={self.n}, nnz={self.nnz}, blocks={self.n_blocks})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A task carries the path, not the manifest; the fingerprint guards against a swapped store.
-        return _reopen, (self.path, self.options, self.fingerprint)
+        return open_graph_again, (self.path, self.options, self.fingerprint)
 
     @property
     def n_blocks(self) -> int:
@@ -119,6 +118,8 @@ class GraphStore:
         StoreCorrupt
             What was read is not what was written.
         """
+        if not 0 <= i < self.n_blocks:
+            raise IndexError(f"there is no block {i} in {self.path}, which has {self.n_blocks}")
         rows = int(self.bounds[i + 1] - self.bounds[i])
         nnz, crc, *_ = self.block["blocks"][i]
         data, indices, indptr = (
@@ -136,8 +137,14 @@ class GraphStore:
         A.has_canonical_format = True
         return A
 
+    def reader(self) -> "RowReader":
+        """What a task needs to read rows."""
+        return RowReader(self.path, self.options, self.fingerprint)
+
     def read_rows(self, start: int, stop: int) -> sparse.csr_matrix:
         """Read rows `start` to `stop`, from as many blocks as they span."""
+        if not 0 <= start < stop <= self.n:
+            raise IndexError(f"rows {start}:{stop} are not rows of {self.path}, which has {self.n}")
         first = int(np.searchsorted(self.bounds, start, side="right")) - 1
         last = int(np.searchsorted(self.bounds, stop, side="left"))
         parts = []
@@ -196,7 +203,7 @@ class GraphStore:
         """
         found = list(self._manifest_problems())
         if deep and not found:
-            found = list(self._entry_problems(progress or _silent))
+            found = list(self._entry_problems(progress or silent))
         if found:
             raise StoreCorrupt(
                 f"{self.path}: {len(found)} problem(s): "
@@ -216,8 +223,7 @@ class GraphStore:
         for i, (nnz, *_) in enumerate(blocks):
             rows = int(bounds[i + 1] - bounds[i])
             for name, size in (("data", nnz), ("indices", nnz), ("indptr", rows + 1)):
-                array = self._group.get(f"blocks/{i}/{name}")
-                if not isinstance(array, zarr.Array) or array.shape != (size,):
+                if storage.shape_of(self._group, f"blocks/{i}/{name}") != (size,):
                     yield f"blocks/{i}/{name} is missing or not of length {size}"
         try:
             order, degree = self.order, self.degree
@@ -280,119 +286,26 @@ def open_graph(path: str | os.PathLike[str], *, storage_options: storage.Options
     return GraphStore(path, storage_options, group, storage.read_block(group, path, KIND))
 
 
-def _reopen(path: str, options: storage.Options, fingerprint: str) -> GraphStore:
+def open_graph_again(path: str, options: storage.Options, fingerprint: str) -> GraphStore:
+    """Open a graph store in another process, and make sure that it is still the same graph."""
     store = open_graph(path, storage_options=options)
     if store.fingerprint != fingerprint:
         raise StoreCorrupt(f"{path}: the graph was replaced while it was in use; start again")
     return store
 
 
-def _silent(stage: str, done: int, total: int) -> None:
+@dataclass(frozen=True)
+class RowReader:
+    """Reads rows inside a task: it carries the path, not the manifest, and opens the store when called."""
+
+    path: str
+    options: storage.Options
+    fingerprint: str
+
+    def __call__(self, start: int, stop: int) -> sparse.csr_matrix:
+        """Rows `start` to `stop` of A."""
+        return open_graph_again(self.path, self.options, self.fingerprint).read_rows(start, stop)
+
+
+def silent(stage: str, done: int, total: int) -> None:
     """Report progress to nobody."""
-
-
-class BlockRecord(NamedTuple):
-    """What a writer knows of a block it wrote: entries, their checksum, and how it hangs together.
-
-    `diagonal` counts the entries whose column is a row of the block too, `halo` the distinct other columns:
-    the rows that a product with the block needs from elsewhere.
-    """
-
-    nnz: int
-    checksum: int
-    diagonal: int
-    halo: int
-    zero_degree: int
-    self_loops: int
-
-
-class GraphWriter:
-    """Writes a graph store block by block; blocks may be written in any order and place.
-
-    Parameters
-    ----------
-    path : str
-        Where; what is there is lost, so callers write under `storage.replacing`.
-    bounds : ndarray of int64, shape (P+1,)
-        The row blocks.
-    dtype : numpy.dtype
-        Of the entries.
-    resume : bool, default False
-        Keep the blocks that an earlier writer left there.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        bounds: np.ndarray,
-        dtype: np.dtype,
-        options: storage.Options = None,
-        *,
-        resume: bool = False,
-    ) -> None:
-        self.bounds = np.asarray(bounds, dtype=np.int64)
-        self.n = int(self.bounds[-1])
-        self.dtype = dtype
-        self._group = (
-            storage.open_group(path, options, mode="r+")
-            if resume
-            else storage.create_group(path, KIND, options=options)
-        )
-
-    def write_block(self, i: int, A: sparse.csr_matrix) -> BlockRecord:
-        """Write rows ``bounds[i]:bounds[i+1]``, (rows, n); duplicates summed, zeros dropped."""
-        A = A.astype(self.dtype)
-        A.sum_duplicates()
-        A.eliminate_zeros()
-        indices = A.indices.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
-        indptr = A.indptr.astype(np.int64)
-        block = self._group.create_group(f"blocks/{i}", overwrite=True)
-        for name, values in (("data", A.data), ("indices", indices), ("indptr", indptr)):
-            storage.write_vector(block, name, values)
-        block.attrs.update({**CSR_ENCODING, "shape": [A.shape[0], self.n]})
-
-        low, high = self.bounds[i], self.bounds[i + 1]
-        rows = np.repeat(np.arange(low, high), np.diff(indptr))
-        outside = indices[(indices < low) | (indices >= high)]
-        return BlockRecord(
-            nnz=A.nnz,
-            checksum=storage.checksum(A.data, indices, indptr),
-            diagonal=A.nnz - len(outside),
-            halo=len(np.unique(outside)),
-            zero_degree=int(np.count_nonzero(np.diff(indptr) == 0)),
-            self_loops=int(np.count_nonzero(rows == indices)),
-        )
-
-    def finish(
-        self,
-        records: list[BlockRecord],
-        *,
-        degree: np.ndarray,
-        normalize: str,
-        made: Mapping[str, Any],
-        order: np.ndarray | None = None,
-    ) -> None:
-        """Write what is not in blocks, and last the attribute block that says ``complete``."""
-        rows = np.arange(self.n, dtype=np.int64)
-        order = rows if order is None else order
-        checksums = {
-            "row_bounds": storage.write_vector(self._group, "row_bounds", self.bounds),
-            "order": storage.write_vector(self._group, "order", order),
-            "degree": storage.write_vector(self._group, "degree", degree),
-        }
-        storage.finish_group(
-            self._group,
-            KIND,
-            {
-                "n": self.n,
-                "nnz": sum(record.nnz for record in records),
-                "dtype": str(self.dtype),
-                "normalize": normalize,
-                "reordered": not np.array_equal(order, rows),
-                "zero_degree": sum(record.zero_degree for record in records),
-                "self_loops": sum(record.self_loops for record in records),
-                "checksums": checksums,
-                "blocks": [list(record[:4]) for record in records],
-                "made": dict(made),
-            },
-        )

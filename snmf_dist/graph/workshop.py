@@ -119,9 +119,7 @@ def open_workshop(
     with open(note, encoding="utf-8") as file:
         begun = json.load(file)
     differ = [
-        f"{key} was {begun.get(key)}, is {settings[key]}"
-        for key in settings
-        if begun.get(key) != settings[key]
+        f"{key} was {begun.get(key)}, is {settings[key]}" for key in settings if begun.get(key) != settings[key]
     ]
     if differ:
         raise InputError(

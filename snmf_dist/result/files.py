@@ -47,7 +47,7 @@ def write_result(
     """Write a result; row blocks of the membership are written where they are."""
     n, K = parts.membership.shape
     rows = max(1, min(CHUNK_ENTRIES // K, n))
-    with storage.replacing(path, overwrite=overwrite, options=options) as place:
+    with storage.replacing(path, KIND, overwrite=overwrite, options=options) as place:
         group = storage.create_group(place, KIND, options=options)
         group.create_array("membership", shape=(n, K), dtype=parts.membership.dtype, chunks=(rows, K))
         chunks = export_rows(parts.membership, _ChunkWriter(place, options), block_rows=rows)
@@ -81,7 +81,7 @@ def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
     (n, K), rows = membership.shape, membership.chunks[0]
     return ResultParts(
         membership=load_rows(
-            _ChunkReader(path, options),
+            _ChunkReader(path, options, block["checksum"]),
             [*range(0, n, rows), n],
             K,
             meta=np.empty((0, 0), dtype=membership.dtype),
@@ -110,10 +110,13 @@ class _ChunkWriter:
 class _ChunkReader:
     path: str
     options: storage.Options
+    checksum: int
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         group = storage.open_group(self.path, self.options)
         block = storage.read_block(group, self.path, KIND)
+        if block["checksum"] != self.checksum:
+            raise StoreCorrupt(f"{self.path}: the result was replaced since it was opened; open it again")
         membership: Any = group["membership"]
         crc = block["checksums"]["membership"][start // membership.chunks[0]]
         try:
@@ -133,9 +136,7 @@ def _checked(group: zarr.Group, block: dict[str, Any], name: str, path: str) -> 
 
 
 def _corrupt(path: str, what: str) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"{path}: {what} is not what was written; fit again, or restore the result from a copy"
-    )
+    return StoreCorrupt(f"{path}: {what} is not what was written; fit again, or restore the result from a copy")
 
 
 def _record(row: np.ndarray) -> IterationRecord:

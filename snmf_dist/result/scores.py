@@ -22,6 +22,10 @@ def read_labels(path: str, *, n: int) -> np.ndarray:
                 labels = np.array([line.strip() for line in text if line.strip()])
     except FileNotFoundError:
         raise StoreNotFound(f"{path}: no such file; check the path of the labels") from None
+    except (ValueError, OSError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be read as labels ({error})") from error
     if labels.shape != (n,):
         raise InputError(f"{path}: has {labels.shape} labels; expected ({n},), one for each row of the graph")
     return labels

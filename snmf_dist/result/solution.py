@@ -15,7 +15,7 @@ from snmf_dist.rows import Rows, gather_rows, map_rows
 from snmf_dist.solve.kernels import row_labels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """A clustering A ≈ LLᵀ.
 

@@ -31,16 +31,12 @@ def ridge_inverse(G: np.ndarray, *, rho: float) -> np.ndarray:
         return np.full_like(G, np.nan)
 
 
-def ridge_solve(
-    AY: np.ndarray, L: np.ndarray, Lam: np.ndarray, *, inverse: np.ndarray, rho: float
-) -> np.ndarray:
+def ridge_solve(AY: np.ndarray, L: np.ndarray, Lam: np.ndarray, *, inverse: np.ndarray, rho: float) -> np.ndarray:
     """(AY + ρL + Λ)(YᵀY + ρI)⁻¹."""
     return (AY + rho * L + Lam) @ inverse.astype(L.dtype)
 
 
-def positive_mean(
-    X: np.ndarray, Y: np.ndarray, Lam: np.ndarray, Gam: np.ndarray, *, rho: float
-) -> np.ndarray:
+def positive_mean(X: np.ndarray, Y: np.ndarray, Lam: np.ndarray, Gam: np.ndarray, *, rho: float) -> np.ndarray:
     """½ [X + Y − (Λ + Γ)/ρ]₊."""
     return 0.5 * np.maximum(X + Y - (Lam + Gam) / rho, 0)
 
@@ -60,7 +56,7 @@ def step_norms(
 
 def square(X: np.ndarray) -> float:
     """‖X‖², added up in float64."""
-    return float(np.einsum("ij,ij->", X, X, dtype=np.float64))
+    return inner(X, X)
 
 
 def inner(X: np.ndarray, Y: np.ndarray) -> float:

@@ -6,6 +6,7 @@ processes of their own, in one call; CPU seconds and peak memory are the kernel'
 
 import argparse
 import os
+import resource
 import tempfile
 import time
 
@@ -50,11 +51,12 @@ def build(path: str, out: str, limit: str, replication: float) -> dict:
 
     X = np.load(path, mmap_mode="r")[:12_000]
     approximate_neighbors(np.ascontiguousarray(X), 20, seed=0, threads=2)
-    spent, last = {}, [time.process_time(), "check"]
+    spent, peak, last = {}, {}, [time.process_time(), "check"]
 
     def tell(stage, done, total):
         now = time.process_time()
         spent[last[1]] = spent.get(last[1], 0) + now - last[0]
+        peak[last[1]] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
         last[:] = now, stage
 
     begin = time.process_time()
@@ -65,6 +67,7 @@ def build(path: str, out: str, limit: str, replication: float) -> dict:
     return {
         "cpu": time.process_time() - begin,
         "stages": spent,
+        "peak": peak,
         "made": graph.block["made"],
         **graph.coupling(),
     }
@@ -75,14 +78,13 @@ def million(folder: str, n: int, limit: str, replication: float, *, rival: bool)
     path, q = os.path.join(folder, f"{n}.npy"), int(np.log2(n)) + 1
     make_points(path, n)
     out = os.path.join(folder, "g.zarr")
-    ours = in_process(
-        "tests.benchmarks.graph", "build", path=path, out=out, limit=limit, replication=replication
-    )
+    ours = in_process("tests.benchmarks.graph", "build", path=path, out=out, limit=limit, replication=replication)
     found = ours.result
     print(f"{n} x {D}, q = {q}, {found['made']['cells']} cells, limit {limit}", flush=True)
     print(f"  recall@{q}            {found['made']['recall']:.4f}")
     print(f"  CPU                  {found['cpu']:.1f} s, wall {found['made']['seconds']:.1f} s")
     print("    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in found["stages"].items()))
+    print("    GB up to " + ", ".join(f"{stage} {rss:.2f}" for stage, rss in found["peak"].items()))
     nn = found["stages"]["connect"]
     print(f"  other stages         {(found['cpu'] - nn) / nn:.2f} x NNDescent")
     print(f"  peak RSS             {ours.rss / 1e9:.2f} GB ({ours.rss / 2**30:.2f} GiB)")

@@ -61,9 +61,7 @@ def write_source(kind, folder):
         parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), path, row_group_size=10)
         return path, {"columns": ("u", "v", "w")}
     elif kind == "zarr":
-        adata = anndata.AnnData(
-            obsp={"connectivities": sparse.csr_matrix(W), "distances": sparse.csc_matrix(W)}
-        )
+        adata = anndata.AnnData(obsp={"connectivities": sparse.csr_matrix(W), "distances": sparse.csc_matrix(W)})
         write_zarr(adata, path)
         return path, {"key": "distances"}
     return path, {}
@@ -192,7 +190,7 @@ BAD = {
     "normalize": (W, {"normalize": "max"}, "normalize is 'max'; expected one of 'ncut', None"),
     "block_rows": (W, {"block_rows": 0}, "block_rows is 0; expected at least 1"),
     "too large": (sparse.csr_matrix(np.full((2, 2), 1e39)), {"normalize": None, "dtype": "float32"},
-                  "too large for float32; pass dtype='float64'"),
+                  "1e\\+39, beyond what float32 holds; .*dtype='float64'"),
 }  # fmt: skip
 
 
@@ -211,7 +209,7 @@ BAD_LINES = {
     "empty cell": ("0,1,1\n0,1,\n", {}, "empty cells"),
     "nothing": ("# only a comment\n", {}, "holds no edges"),
     "no delimiter": ("0\n1\n", {}, "line 1 is '0'; expected source and target"),
-    "many columns": ("0,1,2,3\n", {}, "name source, target and weight"),
+    "many columns": ("0,1,2,3\n", {}, "say with columns="),
     "wrong names": ("x,y\n0,1\n", {"columns": ("u", "v")}, r"has columns \['x', 'y'\], not"),
     "ids below first": ("0,1\n", {"first_id": 1}, "node id 0; ids start at first_id=1"),
     "ids beyond n": ("0,7\n", {"n": 5}, "node id 7, but n=5"),

@@ -1,0 +1,119 @@
+"""Writing a graph store, in the layout that `store` documents."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from snmf_dist import storage
+from snmf_dist.graph.store import KIND
+
+CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+
+
+class BlockRecord(NamedTuple):
+    """What a writer knows of a block it wrote: entries, their checksum, and how it hangs together.
+
+    `diagonal` counts the entries whose column is a row of the block too, `halo` the distinct other columns:
+    the rows that a product with the block needs from elsewhere.
+    """
+
+    nnz: int
+    checksum: int
+    diagonal: int
+    halo: int
+    zero_degree: int
+    self_loops: int
+
+
+class GraphWriter:
+    """Writes a graph store block by block; blocks may be written in any order and place.
+
+    Parameters
+    ----------
+    path : str
+        Where; what is there is lost, so callers write under `storage.replacing`.
+    bounds : ndarray of int64, shape (P+1,)
+        The row blocks.
+    dtype : numpy.dtype
+        Of the entries.
+    resume : bool, default False
+        Keep the blocks that an earlier writer left there.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        bounds: np.ndarray,
+        dtype: np.dtype,
+        options: storage.Options = None,
+        *,
+        resume: bool = False,
+    ) -> None:
+        self.bounds = np.asarray(bounds, dtype=np.int64)
+        self.n = int(self.bounds[-1])
+        self.dtype = dtype
+        self._group = (
+            storage.open_group(path, options, mode="r+")
+            if resume
+            else storage.create_group(path, KIND, options=options)
+        )
+
+    def write_block(self, i: int, A: sparse.csr_matrix) -> BlockRecord:
+        """Write rows ``bounds[i]:bounds[i+1]``, (rows, n); duplicates summed, zeros dropped."""
+        A = A.astype(self.dtype)
+        A.sum_duplicates()
+        A.eliminate_zeros()
+        indices = A.indices.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
+        indptr = A.indptr.astype(np.int64)
+        block = self._group.create_group(f"blocks/{i}", overwrite=True)
+        for name, values in (("data", A.data), ("indices", indices), ("indptr", indptr)):
+            storage.write_vector(block, name, values)
+        block.attrs.update({**CSR_ENCODING, "shape": [A.shape[0], self.n]})
+
+        low, high = self.bounds[i], self.bounds[i + 1]
+        rows = np.repeat(np.arange(low, high), np.diff(indptr))
+        outside = indices[(indices < low) | (indices >= high)]
+        return BlockRecord(
+            nnz=A.nnz,
+            checksum=storage.checksum(A.data, indices, indptr),
+            diagonal=A.nnz - len(outside),
+            halo=len(np.unique(outside)),
+            zero_degree=int(np.count_nonzero(np.diff(indptr) == 0)),
+            self_loops=int(np.count_nonzero(rows == indices)),
+        )
+
+    def finish(
+        self,
+        records: list[BlockRecord],
+        *,
+        degree: np.ndarray,
+        normalize: str,
+        made: Mapping[str, Any],
+        order: np.ndarray | None = None,
+    ) -> None:
+        """Write what is not in blocks, and last the attribute block that says ``complete``."""
+        rows = np.arange(self.n, dtype=np.int64)
+        order = rows if order is None else order
+        checksums = {
+            "row_bounds": storage.write_vector(self._group, "row_bounds", self.bounds),
+            "order": storage.write_vector(self._group, "order", order),
+            "degree": storage.write_vector(self._group, "degree", degree),
+        }
+        storage.finish_group(
+            self._group,
+            KIND,
+            {
+                "n": self.n,
+                "nnz": sum(record.nnz for record in records),
+                "dtype": str(self.dtype),
+                "normalize": normalize,
+                "reordered": not np.array_equal(order, rows),
+                "zero_degree": sum(record.zero_degree for record in records),
+                "self_loops": sum(record.self_loops for record in records),
+                "checksums": checksums,
+                "blocks": [list(record[:4]) for record in records],
+                "made": dict(made),
+            },
+        )

@@ -1,0 +1,44 @@
+"""Checks of settings that every verb shares: each names the setting, what was found and what was expected."""
+
+import math
+import numbers
+from typing import Any
+
+from snmf_dist.errors import InputError
+
+
+def whole_number(name: str, value: Any, low: int, high: int | None = None, *, why: str = "") -> int:
+    """Return `value` as an int within the limits, or say what is wrong.
+
+    Examples
+    --------
+    >>> whole_number("k", 3, 1, 10)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InputError(f"{name} is {value!r}; expected a whole number")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        limit = f"at least {low}" if high is None else f"{low} to {high}{why}"
+        raise InputError(f"{name} is {number}; expected {limit}")
+    return number
+
+
+def positive_number(name: str, value: Any) -> float:
+    """Return `value` as a float above 0, or say what is wrong."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InputError(f"{name} is {value!r}; expected a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number <= 0:
+        raise InputError(f"{name} is {number}; expected a finite number above 0")
+    return number
+
+
+def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """Return `value` if it is one of `choices`, or say what is wrong."""
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")
+    return value
