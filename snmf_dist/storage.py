@@ -189,7 +189,7 @@ def _check_parent(path: str) -> None:
         raise StoreNotFound(f"{parent}: cannot be written to; choose another place")
     inside = parent
     while inside != os.path.dirname(inside):
-        if os.path.exists(os.path.join(inside, "zarr.json")):
+        if any(os.path.exists(os.path.join(inside, name)) for name in ("zarr.json", ".zarray", ".zgroup")):
             raise StoreExists(f"{path}: lies inside the Zarr store {inside}; choose a place outside it")
         inside = os.path.dirname(inside)
 

@@ -1,12 +1,14 @@
 import logging
 import os
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import zarr
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from threadpoolctl import threadpool_info
 
 import snmf_dist
 from snmf_dist import Status, errors
@@ -184,3 +186,60 @@ def test_fewer_clusters_than_components_warn(tmp_path):
     graph = snmf_dist.build_graph(X, tmp_path / "g.zarr")
     with pytest.warns(errors.ResultWarning, match=r"falls into 2 components but k is 1.*connect=True"):
         snmf_dist.fit(graph, 1)
+
+
+def test_a_matrix_is_not_a_path(tmp_path):
+    with pytest.raises(errors.InputError, match=r"given a csr_matrix; .*import_graph"):
+        snmf_dist.fit(planted_graph()[0], 3)
+
+
+def test_outputs_replace_only_their_own_kind(graph, tmp_path):
+    snmf_dist.fit(graph, 3, rho=0.3, out=tmp_path / "r.zarr")
+    with pytest.raises(errors.StoreExists, match="holds a graph store, so a result store is not written over"):
+        snmf_dist.fit(graph, 3, out=graph.path, overwrite=True)
+    with pytest.raises(errors.StoreExists, match="holds a result store, so a graph store is not written over"):
+        snmf_dist.import_graph(planted_graph()[0], tmp_path / "r.zarr", overwrite=True)
+
+
+def test_a_tol_finer_than_float32_is_pointed_out(tmp_path):
+    graph = snmf_dist.import_graph(planted_graph()[0], tmp_path / "g.zarr")
+    with (
+        pytest.warns(errors.ResultWarning, match="finer than the rounding of a float32 graph"),
+        pytest.warns(errors.NotConverged),
+    ):
+        snmf_dist.fit(graph, 3, tol=1e-8, max_iter=3)
+
+
+class Watch(snmf_dist.Listener):
+    def __init__(self, fail_at=None):
+        self.fail_at, self.heard = fail_at, []
+
+    def on_start(self, settings):
+        settings["max_iter"] = 1  # a copy: the run does not listen to this
+
+    def on_iteration(self, record, state):
+        if record.iteration == self.fail_at:
+            raise RuntimeError("a mistake of the listener")
+
+    def on_end(self, status):
+        self.heard.append(status)
+
+
+def test_listeners_hear_the_end_of_a_run_even_if_an_error_ends_it(graph):
+    watch = Watch()
+    assert snmf_dist.fit(graph, 3, rho=0.3, listeners=watch).n_iter > 1
+    assert watch.heard == [Status.CONVERGED]
+    watch = Watch(fail_at=3)
+    with pytest.raises(RuntimeError, match="a mistake of the listener"):
+        snmf_dist.fit(graph, 3, listeners=[watch])
+    assert watch.heard == [None]
+
+
+def test_two_fits_at_once_agree_and_leave_blas_as_it_was(graph):
+    before = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(snmf_dist.fit, graph, 3, rho=0.3) for _ in range(2)]
+        one, two = (job.result() for job in jobs)
+    assert_array_equal(one.membership.compute(), two.membership.compute())
+    after = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    assert after == before

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 
 import snmf_dist
@@ -91,7 +92,7 @@ def test_the_command_line_gives_the_same_labels_on_a_cluster_and_on_threads(tmp_
 
 def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
     W, _ = planted_graph(200, 4, seed=7)
-    graph = snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=50)
+    graph = snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=50, dtype="float64")
 
     class Killer(snmf_dist.Listener):
         def on_iteration(self, record, state):
@@ -146,3 +147,62 @@ def test_workers_of_another_version_are_refused(tmp_path, graph):
 def test_workers_that_do_not_see_the_graph_are_refused(client):
     with pytest.raises(errors.ClusterError, match="does not see /no/such/graph; put it on storage"):
         cluster.check_workers(client, "/no/such/graph")
+
+
+def test_a_cluster_without_workers_is_refused(graph):
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as empty,
+        Client(empty),
+        pytest.raises(errors.ClusterError, match="has no workers"),
+    ):
+        snmf_dist.fit(graph, 3)
+
+
+def test_a_graph_in_this_process_only_is_refused_on_a_cluster(client):
+    snmf_dist.import_graph(planted_graph()[0], "memory://here/g.zarr", overwrite=True)
+    with pytest.raises(errors.ClusterError, match=r"does not see memory://here/g\.zarr"):
+        snmf_dist.fit("memory://here/g.zarr", 3)
+
+
+def test_a_graph_replaced_under_a_run_is_noticed_on_a_cluster(tmp_path, client):
+    graph = snmf_dist.import_graph(planted_graph()[0], tmp_path / "g.zarr")
+    snmf_dist.import_graph(planted_graph(seed=1)[0], tmp_path / "g.zarr", overwrite=True)
+    with pytest.raises(errors.StoreCorrupt, match="replaced while it was in use"):
+        snmf_dist.fit(graph, 3)
+
+
+def test_a_saved_result_outlives_the_client(graph, tmp_path, two_processes):
+    with Client(two_processes):
+        solution = snmf_dist.fit(graph, 3, rho=0.3, tol=1e-3, out=tmp_path / "r.zarr")
+    assert solution.membership.compute().shape == (90, 3)
+
+
+def test_a_lost_scheduler_is_an_error_in_words(graph):
+    class Killer(snmf_dist.Listener):
+        def on_iteration(self, record, state):
+            child.kill()
+
+    command = (*DASK, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    with (
+        process(*command, until=r"tcp://127\.0\.0\.1:\d+") as (child, address),
+        worker(address),
+        cluster.connect(address),
+        pytest.raises(errors.WorkLost, match="connection to the Dask scheduler was lost"),
+    ):
+        snmf_dist.fit(graph, 3, listeners=[Killer()])
+
+
+def test_an_interrupted_run_exits_with_130_and_writes_nothing(tmp_path):
+    W, _ = planted_graph(300, 3)
+    snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=100)
+    command = [sys.executable, "-m", "snmf_dist", "fit", str(tmp_path / "g.zarr"), "-k", "3", "--rho", "1e-4"]
+    command += ["--max-iter", "1000000", "--tol", "1e-5", "--out", str(tmp_path / "r.zarr")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as child:
+        child.stdout.readline()
+        child.stdout.readline()  # the run has begun
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "interrupted; no result was written" in said
+    assert sorted(os.listdir(tmp_path)) == ["g.zarr"]

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from snmf_dist import cluster, storage
-from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreNotFound
+from snmf_dist.errors import GraphWarning, InputError, SnmfError
 from snmf_dist.graph import stages
 from snmf_dist.graph.audit import edges_of, find_components, join_specks, measure_recall
 from snmf_dist.graph.importing import row_bounds
@@ -124,8 +124,6 @@ def build_graph(
     overwrite = overwrite or reuse
     storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
     source = open_points(points, columns=columns, options=storage_options)
-    if _inside(path, getattr(source, "path", None)):
-        raise InputError(f"{path}: lies inside the points; choose a place outside them")
     settings = check_settings(
         source,
         neighbors=neighbors,
@@ -145,18 +143,18 @@ def build_graph(
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, shop.folder)
-    tell = progress or silent
+    tell, at_once = progress or silent, settings["at_once"]
 
     job = _job(source, shop, settings, shared=client is not None)
     job, checksum = _check_points(job, pca, tell)
     cells, order = _order(job, tell, settings)
-    _each(shop, "connect", partial(stages.connect, job), cells, tell, threads=None if job.exact else 1)
+    _each(shop, "connect", partial(stages.connect, job), cells, tell, at_once=at_once if job.exact else 1)
     shop.drop("assign")
     blocks = len(job.bounds) - 1
-    _each(shop, "gather", partial(stages.gather, job, cells), blocks, tell)
+    _each(shop, "gather", partial(stages.gather, job, cells), blocks, tell, at_once=at_once)
     shop.drop("connect")
     audit, extra = _audit(job, order, tell, connect=connect)
-    _each(shop, "weigh", partial(stages.weigh, job, extra), blocks, tell)
+    _each(shop, "weigh", partial(stages.weigh, job, extra), blocks, tell, at_once=at_once)
 
     place = path if storage.is_url(path) else os.path.join(shop.folder, "graph.zarr")
     writer, records, degree = _finish(job, place, tell, storage_options)
@@ -175,8 +173,6 @@ def _folder(path: str) -> str:
     """Where the files of a build are kept: beside a local graph, else in the working directory."""
     if storage.is_url(path):
         return os.path.abspath(path.split("://", 1)[1].replace("/", "-") + ".build")
-    if not os.path.isdir(os.path.dirname(path)):
-        raise StoreNotFound(f"{os.path.dirname(path)}: no such directory; make it first")
     return f"{path}.build"
 
 
@@ -237,7 +233,7 @@ def _check_points(job: Job, pca: int | None, tell: Progress) -> tuple[Job, str]:
     if pca is not None:
         job = replace(job, projection=_projection(job, pca, tell))
     if not job.exact:
-        _each(job.shop, "sample", partial(stages.draw, job), blocks, tell)
+        _each(job.shop, "sample", partial(stages.draw, job), blocks, tell, at_once=1)
     return job, _checksum(crcs)
 
 
@@ -276,7 +272,7 @@ def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.
         reach=float(shop.load("partition", 0, "reach")),
     )
     if not shop.finished("connect"):
-        _each(shop, "assign", partial(stages.assign, job, partition), blocks, tell)
+        _each(shop, "assign", partial(stages.assign, job, partition), blocks, tell, at_once=settings["at_once"])
     if not shop.finished("order"):
         leaf_of = [np.asarray(shop.load("assign", b, "leaf")) for b in range(blocks)]
         for b, row in enumerate(positions(leaf_of, len(partition.leaves))):
@@ -295,7 +291,7 @@ def _each(
     count: int,
     tell: Progress,
     *,
-    threads: int | None = None,
+    at_once: int,
 ) -> None:
     """Run the blocks of a stage that are not there yet."""
     if shop.finished(stage):
@@ -303,7 +299,7 @@ def _each(
     missing = [i for i in range(count) if not shop.has(stage, i)]
     there = count - len(missing)
     tell(stage, there, count)
-    cluster.run_tasks(task, missing, threads=threads, done=lambda k: tell(stage, there + k, count))
+    cluster.run_tasks(task, missing, threads=at_once, done=lambda k: tell(stage, there + k, count))
     shop.finish(stage)
 
 
@@ -352,7 +348,7 @@ def _finish(job: Job, place: str, tell: Progress, options: storage.Options) -> t
     degree = job.shop.vector("weigh", blocks, "degree")
     begun = any(job.shop.has("write", i) for i in range(blocks))
     writer = GraphWriter(place, job.bounds, np.dtype(np.float32), options, resume=begun)
-    _each(job.shop, "write", partial(_write, job, writer, np.sqrt(degree)), blocks, tell)
+    _each(job.shop, "write", partial(_write, job, writer, np.sqrt(degree)), blocks, tell, at_once=1)
     records = [BlockRecord(*job.shop.load("write", i, "record").tolist()) for i in range(blocks)]
     return writer, records, degree
 
@@ -361,10 +357,6 @@ def _write(job: Job, writer: GraphWriter, root: np.ndarray, i: int) -> None:
     W = job.shop.load("weigh", i, "W")
     A = normalize(W, root[job.bounds[i] : job.bounds[i + 1]], root)
     job.shop.save("write", i, record=np.array(writer.write_block(i, A)))
-
-
-def _inside(path: str, points: str | None) -> bool:
-    return points is not None and os.path.isdir(points) and os.path.commonpath((path, points)) == points
 
 
 def _warn(graph: GraphStore, *, connect: bool) -> None:

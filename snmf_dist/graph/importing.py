@@ -183,6 +183,9 @@ def _write(
             f"{source.made['source']}: the weights of row {int(np.argmin(np.isfinite(degree)))} add up to more "
             "than float64 holds; scale the weights down"
         )
+    order = None
+    if source.store is not None:
+        degree, order = source.store.degree, source.store.order
     writer = new_writer()  # not before: at a URL it gives up what stood there
     root = np.sqrt(degree)
     scale = normalize == "ncut" and not _is_normalized(source)
@@ -197,8 +200,8 @@ def _write(
 
     writer.finish(
         records,
-        degree=source.store.degree if source.store is not None else degree,
-        order=source.store.order if source.store is not None else None,
+        degree=degree,
+        order=order,
         normalize=normalize or "none",
         made={
             **source.made,

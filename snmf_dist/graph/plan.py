@@ -10,6 +10,7 @@ from snmf_dist.settings import choice, whole_number
 
 EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
 SHARED_ABOVE = 20_000  # rows that are worth a cell for each worker
+BLOCK_BYTES = 250e6  # a task on a block of two million entries or of points needs at its height; measured
 PROCESS_BYTES = 700e6  # of a process with numba, pynndescent and what they compiled; measured
 
 
@@ -54,7 +55,7 @@ def _memory(limit: int | str | None) -> float:
 
 
 def plan_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict[str, Any]:
-    """How many cells, and threads for each, so that a process stays within its memory.
+    """How many cells, threads for each, and tasks at once, so that a process stays within its memory.
 
     NNDescent needs the point twice and about 50 bytes a list entry for each row (measured).
     """
@@ -65,4 +66,5 @@ def plan_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict
     cells = 1 if needed <= room else math.ceil(settings["replication"] * needed / room)
     if n > SHARED_ABOVE:
         cells = max(cells, cluster.n_workers())
-    return {"cells": cells, "threads": cluster.worker_threads()}
+    at_once = max(1, min(cluster.cores(), int(room // BLOCK_BYTES)))
+    return {"cells": cells, "threads": cluster.worker_threads(), "at_once": at_once}

@@ -73,6 +73,16 @@ class Job:
         return int(self.inputs[-1])
 
     @property
+    def index(self) -> Any:
+        """Integers that count all rows: half the bytes where 32 bits will do."""
+        return np.int32 if self.n <= np.iinfo(np.int32).max else np.int64
+
+    @property
+    def length(self) -> Any:
+        """Floats for distances: all digits where the search is exact."""
+        return np.float64 if self.exact else np.float32
+
+    @property
     def width(self) -> int:
         """Neighbours to look for: enough for the graph and for the scales."""
         return min(max(self.q, self.p), self.n - 1)
@@ -165,11 +175,12 @@ def connect(job: Job, c: int) -> None:
         by_row = np.argsort(rows)
         rows, near = rows[by_row], KNN(*(part[by_row] for part in near))
     job.shop.save(
-        "connect", c, rows=rows, indices=near.indices, distances=near.distances.astype(X_DTYPE[job.exact])
+        "connect",
+        c,
+        rows=rows,
+        indices=near.indices.astype(job.index),
+        distances=near.distances.astype(job.length),
     )
-
-
-X_DTYPE = {True: np.float64, False: np.float32}
 
 
 def _cell(job: Job, c: int) -> tuple[np.ndarray, Any]:
@@ -200,8 +211,8 @@ def gather(job: Job, cells: int, i: int) -> None:
     """Merge the lists of a row block from all cells; scales; its edges turned round, by row they go to."""
     low, high = int(job.bounds[i]), int(job.bounds[i + 1])
     near = KNN(
-        np.full((high - low, job.width), -1),
-        np.full((high - low, job.width), np.inf, dtype=X_DTYPE[job.exact]),
+        np.full((high - low, job.width), -1, dtype=job.index),
+        np.full((high - low, job.width), np.inf, dtype=job.length),
     )
     for c in range(cells):
         rows = job.shop.load("connect", c, "rows")
@@ -216,7 +227,7 @@ def gather(job: Job, cells: int, i: int) -> None:
             target[at[fresh]] = new[fresh]
             target[at[~fresh]] = both
     indices, distances = near.indices[:, : job.q], near.distances[:, : job.q]
-    source = np.repeat(np.arange(low, high), indices.shape[1])
+    source = np.repeat(np.arange(low, high, dtype=job.index), indices.shape[1])
     real = indices.ravel() >= 0
     turn = np.argsort(indices.ravel()[real], kind="stable")
     job.shop.save(
@@ -236,24 +247,31 @@ def weigh(job: Job, extra: np.ndarray, i: int) -> None:
     low, high = int(job.bounds[i]), int(job.bounds[i + 1])
     blocks = range(len(job.bounds) - 1)
     scale = job.shop.vector("gather", len(blocks), "scale")
-    indices = np.asarray(job.shop.load("gather", i, "indices"))
-    rows = np.repeat(np.arange(low, high), indices.shape[1])
-    own = [(rows, indices.ravel(), np.asarray(job.shop.load("gather", i, "distances")).ravel())]
-    turned = []
+
+    indices, distances = (job.shop.load("gather", i, name) for name in KNN._fields)
+    rows = np.repeat(np.arange(low, high, dtype=job.index), indices.shape[1])
+    own = _weights(job, [(rows, indices.ravel(), distances.ravel()), _within(extra, low, high)], scale, low, high)
+
+    incoming = []
     for j in blocks:
         to = job.shop.load("gather", j, "to")
         cut = slice(*np.searchsorted(to, (low, high)))
         source, length = (job.shop.load("gather", j, name, rows=cut) for name in ("source", "length"))
-        turned.append((np.asarray(to[cut]), source, length))
-    for columns, edges in (((0, 1, 2), own), ((1, 0, 2), turned)):
-        row, column, length = (extra[:, k] for k in columns)
-        mine = (row >= low) & (row < high)
-        edges.append((row[mine].astype(np.int64), column[mine].astype(np.int64), length[mine]))
-    W = symmetric_union(*(_weights(job, edges, scale, low, high) for edges in (own, turned)))
+        incoming.append((to[cut], source, length))
+    turned = _weights(job, [*incoming, _within(extra[:, [1, 0, 2]], low, high)], scale, low, high)
+
+    W = symmetric_union(own, turned)
     job.shop.save("weigh", i, W=W, degree=np.asarray(W.sum(axis=1)).ravel())
 
 
+def _within(edges: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Those of `edges`, (m, 3), that leave from the rows `low` to `high`."""
+    mine = edges[(edges[:, 0] >= low) & (edges[:, 0] < high)]
+    return mine[:, 0].astype(np.int64), mine[:, 1].astype(np.int64), mine[:, 2]
+
+
 def _weights(job: Job, edges: list[Any], scale: np.ndarray, low: int, high: int) -> sparse.csr_matrix:
+    """Rows `low` to `high` of W from some edges, each (from, to, distance)."""
     rows, columns, lengths = (np.concatenate(parts) for parts in zip(*edges, strict=True))
     real = columns >= 0
     rows, columns, lengths = rows[real], columns[real], lengths[real].astype(np.float64)

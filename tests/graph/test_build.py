@@ -46,7 +46,7 @@ def small_parts(monkeypatch):
 def in_cells(points, out, cells=4, **options):
     """Build by the partitioned path with a given number of cells."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "plan_cells", lambda *given: {"cells": cells, "threads": 2})
+        patch.setattr(build, "plan_cells", lambda *given: {"cells": cells, "threads": 2, "at_once": 2})
         return snmf_dist.build_graph(points, out, exact=False, **options)
 
 
@@ -323,7 +323,7 @@ def test_bad_paths_are_refused_in_words(tmp_path):
     with pytest.raises(errors.StoreNotFound, match="no such file"):
         snmf_dist.build_graph(tmp_path / "none.npy", tmp_path / "g.zarr")
     zarr.create_array(tmp_path / "x.zarr", data=X)
-    with pytest.raises(errors.InputError, match="lies inside the points"):
+    with pytest.raises(errors.StoreExists, match="lies inside the Zarr store"):
         snmf_dist.build_graph(tmp_path / "x.zarr", tmp_path / "x.zarr" / "g.zarr")
     with pytest.raises(errors.StoreNotFound, match="make it first"):
         snmf_dist.build_graph(X, tmp_path / "no" / "g.zarr")

@@ -1,9 +1,12 @@
 import gzip
 import os
+import subprocess
+import sys
 import tracemalloc
 import warnings
 
 import anndata
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -274,3 +277,134 @@ def test_overwrite_never_touches_what_is_not_ours(tmp_path):
         with pytest.raises(errors.StoreExists, match="not a store of snmf_dist"):
             snmf_dist.import_graph(W, target, overwrite=True)
     assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "years of work"
+
+
+def test_nothing_at_a_url_is_deleted_that_is_not_ours():
+    files = fsspec.filesystem("memory")
+    with files.open("/thesis/chapter1.txt", "w") as file:
+        file.write("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(errors.StoreExists, match="not a store of snmf_dist"):
+            snmf_dist.import_graph(W, "memory://thesis", overwrite=overwrite)
+    assert files.exists("/thesis/chapter1.txt")
+
+
+def test_a_store_at_a_url_survives_bad_input_and_can_be_reblocked_in_place():
+    url = "memory://kept/g.zarr"
+    first = snmf_dist.import_graph(W, url, overwrite=True)
+    with pytest.raises(errors.InputError, match="not symmetric"):
+        snmf_dist.import_graph(sparse.triu(W), url, overwrite=True)
+    assert snmf_dist.open_graph(url).fingerprint == first.fingerprint
+    before = dense(first)
+    again = snmf_dist.import_graph(url, url, block_rows=9, overwrite=True)
+    assert again.n_blocks == 5
+    assert_array_equal(dense(again), before)
+
+
+def test_a_disk_that_fills_up_is_noticed_and_leaves_nothing(tmp_path):
+    """A real limit of the operating system: no file of the child may grow beyond 100 kB."""
+    sparse.save_npz(tmp_path / "w.npz", planted_graph(400, 2)[0])
+    code = (
+        "import resource, sys, snmf_dist; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "snmf_dist.import_graph(sys.argv[1], sys.argv[2])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "w.npz"), str(tmp_path / "g.zarr")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "File too large" in done.stderr
+    assert os.listdir(tmp_path) == ["w.npz"]
+
+
+def test_of_two_imports_to_one_place_one_is_told_that_it_came_second(tmp_path):
+    out = tmp_path / "g.zarr"
+
+    def meanwhile(stage, done, total):
+        if stage == "write" and not out.exists():
+            snmf_dist.import_graph(W, out)
+
+    with (
+        pytest.warns(errors.GraphWarning, match="still going"),
+        pytest.raises(errors.StoreExists, match="already exists"),
+    ):
+        snmf_dist.import_graph(W * 2, out, normalize=None, progress=meanwhile)
+    assert snmf_dist.open_graph(out).normalize == "ncut"
+
+
+TEXTS = {
+    "byte order mark": "\ufeff0,1,2\n1,2,3\n",
+    "byte order mark and header": "\ufeffsource,target,weight\n0,1,2\n1,2,3\n",
+    "strange line ends in a comment": "# a\u2028# b\x0c\n0,1,2\n1,2,3\n",
+    "CRLF": "0,1,2\r\n1,2,3\r\n",
+    "columns in another order": "weight,target,source\n2,1,0\n3,2,1\n",
+    "a column too many": "source,target,weight,note\n0,1,2,x\n1,2,3,y\n",
+    "quotes": '"source","target","weight"\n"0","1","2"\n"1","2","3"\n',
+    "blank lines": "\n0,1,2\n\n1,2,3\n\n",
+    "scientific": "0,1,2e0\n1,2,0.3e1\n",
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_edge_lists_as_people_write_them(tmp_path, case):
+    (tmp_path / "e.csv").write_bytes(TEXTS[case].encode())
+    graph = imported(tmp_path / "e.csv", tmp_path, symmetrize="max", normalize=None)
+    assert dense(graph).tolist() == [[0, 2, 0], [2, 0, 3], [0, 3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("u,v\n0,1\n", {"columns": ("u", "v", "nope")}, r"not \['u', 'v', 'nope'\]"),
+        ("u,v\n0,1\n", {"columns": ("u", "u")}, "name source, target"),
+        ("a,a\n0,1\n", {}, "expected each name once"),
+        ("weight,src,dst\n2,0,1\n", {}, "say with columns="),
+        ("%%MatrixMarket matrix coordinate real\n3 3 1\n1 2 1\n", {}, "name it .mtx"),
+    ],
+)
+def test_columns_are_never_guessed(tmp_path, text, options, words):
+    (tmp_path / "e.txt").write_text(text)
+    with pytest.raises(errors.InputError, match=words):
+        imported(tmp_path / "e.txt", tmp_path, **options)
+
+
+def test_repeated_entries_of_small_types_add_up_without_wrapping(tmp_path):
+    twice = sparse.coo_array((np.array([200] * 4, dtype=np.uint8), ([0, 0, 1, 1], [1, 1, 0, 0])))
+    assert dense(imported(twice, tmp_path, normalize=None)).tolist() == [[0, 400], [400, 0]]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "options", "words"),
+    [
+        (np.full((3, 3), 1e308), {}, "add up to more than float64 holds"),
+        (np.full((2, 2), 1e-50), {"normalize": None, "dtype": "float32"}, "beyond what float32 holds"),
+        (np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2)), {}, "masked array"),
+        (W, {"block_rows": 2.5}, "block_rows is 2.5; expected a whole number"),
+        (W, {"n": "3"}, "n is '3'; expected a whole number"),
+    ],
+)
+def test_what_cannot_be_stored_as_it_is_is_refused(tmp_path, matrix, options, words):
+    with pytest.raises(errors.InputError, match=words):
+        snmf_dist.import_graph(matrix, tmp_path / "g.zarr", **{"dtype": "float64", **options})
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"src": [0.5, 1.7], "dst": [1, 0]}, "whole numbers"),
+        ({"src": [0, 1], "dst": [1]}, "as many as weights"),
+        ({"src": [0, 9], "dst": [1, 1], "n": 5}, r"row or column 9, outside 0:5"),
+    ],
+)
+def test_bad_arrays_of_edges_are_refused(tmp_path, arrays, words):
+    np.savez(tmp_path / "e.npz", **arrays)
+    with pytest.raises(errors.InputError, match=words):
+        imported(tmp_path / "e.npz", tmp_path)
+    (tmp_path / "e.npz").write_bytes(b"no zip")
+    with pytest.raises(errors.InputError, match="cannot be read"):
+        imported(tmp_path / "e.npz", tmp_path)
+
+
+def test_an_anndata_store_with_a_lost_chunk_is_refused(tmp_path):
+    source, _ = write_source("zarr", tmp_path)
+    (source / "obsp/distances/data/c/0").unlink()
+    with pytest.raises(errors.InputError, match="lost chunks"):
+        imported(source, tmp_path, key="distances", symmetrize="max")

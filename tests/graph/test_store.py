@@ -220,3 +220,38 @@ def test_deep_validation_sees_entries_that_must_not_be(tmp_path, entries, proble
     graph.validate()
     with pytest.raises(errors.StoreCorrupt, match=problem):
         graph.validate(deep=True)
+
+
+@pytest.mark.parametrize("how", ["no json", "a list", "a key lost", "a value changed", "blocks lost"])
+def test_edited_attributes_are_never_believed(graph, how):
+    path = f"{graph.path}/zarr.json"
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    root = json.loads(text)
+    block = root["attributes"]["snmf_dist"]
+    if how == "a key lost":
+        del block["made"]
+    elif how == "a value changed":
+        block["normalize"] = "none"
+    elif how == "blocks lost":
+        block["blocks"] = []
+    new = {"no json": text[:50], "a list": "[]"}.get(how, json.dumps(root))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(new)
+    with pytest.raises(errors.StoreCorrupt, match=r"cannot be read|not what was written"):
+        snmf_dist.open_graph(graph.path)
+
+
+def test_a_torn_array_header_is_found_by_validation(graph):
+    with open(f"{graph.path}/blocks/1/data/zarr.json", "w", encoding="utf-8") as file:
+        file.write("{")
+    with pytest.raises(errors.StoreCorrupt, match="blocks/1/data is missing"):
+        snmf_dist.open_graph(graph.path).validate()
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 0), (-1, 3), (80, 91), (5, 2)])
+def test_rows_outside_the_graph_are_refused(graph, start, stop):
+    with pytest.raises(IndexError, match=f"rows {start}:{stop} are not rows of"):
+        graph.read_rows(start, stop)
+    with pytest.raises(IndexError, match="there is no block"):
+        graph.read_block(-1)

@@ -105,3 +105,11 @@ def test_every_status_is_a_sentence_that_says_what_to_do():
         assert len(status.value.split()) > 5
         assert status.value[0].islower()
     assert [status for status in Status if status.converged] == [Status.CONVERGED]
+
+
+def test_a_replaced_result_is_not_mixed_with_the_one_that_was_opened(saved, graph):
+    _, path = saved
+    opened = snmf_dist.open_solution(path)
+    snmf_dist.fit(graph, 3, rho=0.3, seed=9, out=path, overwrite=True)
+    with pytest.raises(errors.StoreCorrupt, match="replaced since it was opened; open it again"):
+        opened.membership.compute()
