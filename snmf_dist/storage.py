@@ -59,7 +59,10 @@ def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r
     try:
         return zarr.open_group(path, mode=mode, storage_options=_plain(options))
     except zarr.errors.ContainsArrayError:
-        raise NotOurStore(f"{path}: found a Zarr array, expected a store of snmf_dist") from None
+        raise NotOurStore(
+            f"{path}: found a Zarr array, expected a store of snmf_dist; if it holds points, build their graph "
+            "with snmf_dist.build_graph (snmf-dist graph)"
+        ) from None
     except zarr.errors.GroupNotFoundError:
         if is_url(path):
             raise StoreNotFound(f"{path}: no Zarr group found; check the URL") from None

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
+from scipy.spatial.distance import cdist
 
 
 class DenseState(NamedTuple):
@@ -48,12 +49,17 @@ def kkt(A, L):
 
 
 def similarity_graph(points, *, q=None, p=7):
-    """The paper's W and A = D^-1/2 W D^-1/2, from all distances."""
+    """The paper's W and A = D^-1/2 W D^-1/2, from all distances.
+
+    The paper leaves 0/0 open: a scale of 0 gives way to the nearest distance above 0, and duplicates weigh 1.
+    """
     n = len(points)
     q = int(np.log2(n)) + 1 if q is None else q
-    d = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
+    d = cdist(points, points)
     near = np.argsort(d + np.diag(np.full(n, np.inf)), axis=1, kind="stable")
-    sigma = d[np.arange(n), near[:, p - 1]]
+    listed = np.take_along_axis(d, near[:, : max(p, q)], axis=1)
+    nearest = np.where(listed > 0, listed, np.inf).min(axis=1)
+    sigma = np.where(listed[:, p - 1] > 0, listed[:, p - 1], nearest)
     chosen = np.zeros((n, n), dtype=bool)
     chosen[np.arange(n)[:, None], near[:, :q]] = True
     W = np.where(chosen | chosen.T, np.exp(-(d**2) / np.outer(sigma, sigma)), 0)

@@ -5,6 +5,7 @@ import runpy
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import snmf_dist
@@ -21,13 +22,22 @@ def test_01_cluster_a_graph(tmp_path, capsys):
     assert "against the planted groups" in capsys.readouterr().out
 
 
+def test_02_cluster_points(tmp_path, capsys):
+    main = runpy.run_path(str(ROOT / "examples" / "02_cluster_points.py"))["main"]
+    with warnings.catch_warnings(action="ignore"):
+        main(tmp_path, n=400)
+    assert "k-means:" in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("ignore::snmf_dist.errors.NotConverged")
+@pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")
 def test_the_python_code_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "edges.csv").write_text(
         "source,target\n"
         + "".join(f"{i},{j}\n" for g in range(20) for i in range(8 * g, 8 * g + 8) for j in range(i, 8 * g + 8))
     )
+    np.save(tmp_path / "embeddings.npy", np.random.default_rng(0).standard_normal((300, 8)))
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert blocks
     for block in blocks:
