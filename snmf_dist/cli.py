@@ -331,7 +331,7 @@ def _print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) 
 
 def _print_facts(console: Console, facts: dict[str, Any]) -> None:
     for name, value in facts.items():
-        console.print(f"[bold]{name:20}[/] {escape(str(value))}")
+        console.print(f"[bold]{name:23}[/] {escape(str(value))}")
 
 
 @contextmanager

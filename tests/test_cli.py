@@ -40,7 +40,7 @@ def store(run, edges, tmp_path):
 def test_import_prints_what_it_made(run, edges, tmp_path):
     done = run("import", edges, tmp_path / "g.zarr", "--symmetrize", "max", "--first-id", 1)
     assert done.exit_code == 0
-    assert "rows                 90" in done.output
+    assert "rows                    90" in done.output
     assert "merge: 1 done" in done.output
 
 
@@ -50,8 +50,8 @@ def test_graph_builds_from_points_and_prints_the_audit(run, tmp_path):
     assert done.exit_code == 0, done.output
     for line in (
         "connect: 1 done",
-        "made: recall         1.0",
-        "made: metric         cosine",
+        "made: recall            1.0",
+        "made: metric            cosine",
         "made: neighbors",
     ):
         assert line in done.output
@@ -63,8 +63,8 @@ def test_fit_prints_the_table_and_scores_and_writes_the_result(run, store, tmp_p
     done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr", *files)
     assert done.exit_code == 0, done.output
     assert "iter  objective" in done.output
-    assert "status               CONVERGED" in done.output
-    assert "accuracy             1.0000" in done.output
+    assert "status                  CONVERGED" in done.output
+    assert "accuracy                1.0000" in done.output
     solution = snmf_dist.open_solution(tmp_path / "r.zarr")
     events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events] == ["start", *["iteration"] * solution.n_iter, "end"]
