@@ -21,15 +21,27 @@ from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.rows import gather_rows, hold, load_rows, map_rows, settle, sum_rows, take_rows
+from snmf_dist.rows import (
+    Rows,
+    Slices,
+    gather_rows,
+    hold,
+    load_rows,
+    map_rows,
+    rows_like,
+    settle,
+    sum_rows,
+    take_rows,
+)
 from snmf_dist.settings import choice, positive_number, whole_number
 from snmf_dist.solve.admm import ADMM
+from snmf_dist.solve.basis import Basis, leading_basis
 from snmf_dist.solve.kernels import entry_sums, row_labels
 from snmf_dist.solve.loop import Outcome, run
-from snmf_dist.solve.start import random_start
+from snmf_dist.solve.start import kmeans_start, random_start, spectral_start
 
 SOLVERS = {"admm": ADMM}
-INITS = ("random",)
+INITS = ("random", "spectral", "kmeans")
 
 
 def fit(
@@ -72,8 +84,10 @@ def fit(
         Stop after so many iterations.
     seed : int, default 0
         Of the random start.
-    init : {"random"}, default "random"
-        Uniform on [0, 2·sqrt(mean(A)/k)).
+    init : {"random", "spectral", "kmeans"}, default "random"
+        "random" is uniform on [0, 2·sqrt(mean(A)/k)). The other two begin at the leading eigenvectors of A
+        (some 30 to 60 products): "spectral" rotates and clips them, "kmeans" takes the clusters of spectral
+        clustering; both need far fewer iterations than a random start and depend little on the seed.
     out : str or path-like, optional
         Also save the solution here.
     block_rows : int, optional
@@ -133,8 +147,8 @@ def fit(
         listener.on_start(dict(settings))
     try:
         with cluster.one_blas_thread(), cluster.explain_losses():
-            outcome = _solve(graph, settings, listeners, place=place)
-            solution = _solution(graph, outcome, settings, begin=begin, place=place)
+            outcome, basis = _solve(graph, settings, listeners, place=place)
+            solution = _solution(graph, outcome, basis, settings, begin=begin, place=place)
             status = solution.status
             if result_path is not None:
                 solution = _save(solution, result_path, place, overwrite=overwrite, options=storage_options)
@@ -205,7 +219,9 @@ def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
     return given
 
 
-def _solve(graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener], *, place: str) -> Outcome:
+def _solve(
+    graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener], *, place: str
+) -> tuple[Outcome, Basis | None]:
     """Read A once, start, iterate."""
     bounds = graph.bounds
     if settings["block_rows"] is not None:
@@ -216,8 +232,8 @@ def _solve(graph: GraphStore, settings: dict[str, Any], listeners: Sequence[List
         meta = sparse.csr_matrix((0, 0), dtype=graph.dtype)
         A = hold(load_rows(graph.reader(), bounds, graph.n, meta=meta))
     _, (sum_A, norm_A) = settle((), sum_rows(entry_sums, A))
-    L = random_start(A, settings["k"], seed=settings["seed"], sum_A=sum_A, dtype=graph.dtype)
-    return run(
+    L, basis = _start(A, graph, settings, sum_A=float(sum_A), bounds=bounds)
+    outcome = run(
         SOLVERS[settings["solver"]](rho=settings["rho"]),
         A,
         L,
@@ -225,12 +241,34 @@ def _solve(graph: GraphStore, settings: dict[str, Any], listeners: Sequence[List
         tol=settings["tol"],
         max_iter=settings["max_iter"],
         evaluate_every=settings["evaluate_every"],
+        products=0 if basis is None else basis.products,
         listeners=listeners,
     )
+    return outcome, basis
+
+
+def _start(
+    A: Rows, graph: GraphStore, settings: dict[str, Any], *, sum_A: float, bounds: np.ndarray
+) -> tuple[Rows, Basis | None]:
+    """Where L begins, and the eigenvectors it was made from, if any."""
+    K, seed = settings["k"], settings["seed"]
+    if settings["init"] == "random":
+        return random_start(A, K, seed=seed, sum_A=sum_A, dtype=graph.dtype), None
+    basis = leading_basis(A, K, seed=seed, dtype=graph.dtype)
+    if settings["init"] == "spectral":
+        return spectral_start(basis, K), basis
+    root = np.sqrt(graph.degree).astype(graph.dtype)[:, None]
+    return kmeans_start(basis, K, rows_like(A, Slices(root), 1, dtype=graph.dtype)), basis
 
 
 def _solution(
-    graph: GraphStore, outcome: Outcome, settings: dict[str, Any], *, begin: float, place: str
+    graph: GraphStore,
+    outcome: Outcome,
+    basis: Basis | None,
+    settings: dict[str, Any],
+    *,
+    begin: float,
+    place: str,
 ) -> Solution:
     """Bring labels and membership into the input's own order."""
     L = outcome.state.L
@@ -252,6 +290,7 @@ def _solution(
             "seconds": round(time.perf_counter() - begin, 3),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {name: version(name) for name in packages},
+            "eigenvalues": [] if basis is None else basis.values.tolist(),
         },
         state=outcome.state,
     )

@@ -1,5 +1,6 @@
 """snmf-dist: parse, call the library, print. Exit codes: 0 done, 1 not converged, 2 bad input, 3 failed."""
 
+import math
 import os
 import signal
 import sys
@@ -176,7 +177,13 @@ def graph_(
 @click.option("--tol", type=float, default=1e-5, show_default=True, help="Stop at this relative change.")
 @click.option("--max-iter", type=int, default=1000, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random start.")
-@click.option("--init", type=click.Choice(["random"]), default="random", show_default=True)
+@click.option(
+    "--init",
+    type=click.Choice(["random", "spectral", "kmeans"]),
+    default="random",
+    show_default=True,
+    help="Where to begin: spectral and kmeans use the leading eigenvectors.",
+)
 @click.option("--block-rows", type=int, help="Rows a block.  [default: the blocks of GRAPH]")
 @click.option(
     "--evaluate-every",
@@ -223,7 +230,8 @@ def info(path: str) -> None:
     if storage.kind_of(group) == "result":
         solution = snmf_dist.open_solution(path)
         _print_solution(console, solution, None)
-        _print_facts(console, {**solution.settings, **solution.provenance})
+        provenance = {k: v for k, v in solution.provenance.items() if v != []}
+        _print_facts(console, {**solution.settings, **provenance})
     else:
         _print_facts(console, snmf_dist.open_graph(path).info())
 
@@ -317,7 +325,8 @@ def _print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) 
         "status": f"{solution.status.name}: {solution.status.value}",
         "iterations": solution.n_iter,
         "products with A": solution.n_products,
-        "captured energy": f"{solution.captured:.6g}",
+        "captured energy": f"{solution.captured:.6g}"
+        + ("" if math.isnan(solution.bound) else f" ({solution.captured / solution.bound:.4%} of the bound)"),
         "objective": f"{solution.objective:.6g}",
         "KKT distance": f"{solution.kkt:.2e}",
         "cluster sizes": " ".join(map(str, sorted(solution.sizes.tolist(), reverse=True))),

@@ -80,8 +80,22 @@ def rows_like(A: Rows, read: Callable[..., Any], width: int, *, dtype: Any, **sc
     return load_rows(read, bounds_of(A), width, meta=meta, **scalars)
 
 
-def map_rows(f: Callable[..., Any], *blocks: Rows, **scalars: Any) -> Rows:
-    """``f(*row blocks, **scalars)`` for each row block; scalars may be results of `central`."""
+@dataclass(frozen=True)
+class Slices:
+    """Rows of an array in memory, for `load_rows` and `rows_like`; on a cluster it travels with each task."""
+
+    array: np.ndarray
+
+    def __call__(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`."""
+        return self.array[start:stop]
+
+
+def map_rows(f: Callable[..., Any], *blocks: Rows, width: int | None = None, **scalars: Any) -> Rows:
+    """``f(*row blocks, **scalars)`` for each row block; scalars may be results of `central`.
+
+    `width` is the number of columns of the result, if it is not that of the first block.
+    """
     if not _is_lazy(blocks[0]):
         return f(*blocks, **scalars)
     call, lazy = _bind(f, scalars)
@@ -90,7 +104,8 @@ def map_rows(f: Callable[..., Any], *blocks: Rows, **scalars: Any) -> Rows:
         (name, i, 0): (call, *((b.name, i, 0) for b in blocks), *(value.key for value in lazy))
         for i in range(blocks[0].numblocks[0])
     }
-    return _array(name, tasks, [*blocks, *lazy], blocks[0].chunks, blocks[0]._meta)
+    chunks = blocks[0].chunks if width is None else (blocks[0].chunks[0], (width,))
+    return _array(name, tasks, [*blocks, *lazy], chunks, blocks[0]._meta)
 
 
 def multiply(A: Rows, B: Rows) -> Rows:

@@ -28,7 +28,7 @@ BAD = {
     "seed < 0": ({"seed": -1}, "seed is -1; expected 0 to"),
     "block_rows = 0": ({"block_rows": 0}, "block_rows is 0; expected at least 1"),
     "solver": ({"solver": "magic"}, "solver is 'magic'; expected one of 'admm'"),
-    "init": ({"init": "magic"}, "init is 'magic'; expected one of 'random'"),
+    "init": ({"init": "magic"}, "init is 'magic'; expected one of 'random', 'spectral'"),
 }
 
 

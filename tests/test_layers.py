@@ -15,7 +15,7 @@ LAYERS = [
     "settings storage graph.checks graph.similarity graph.neighbors solve.kernels cluster",
     "rows graph.edgefiles graph.store graph.writer graph.points graph.partition graph.workshop graph.plan",
     "graph.sources graph.merge graph.stages graph.audit result.files",
-    "graph.importing graph.build result.solution result.scores solve.start solve.stopping",
+    "graph.importing graph.build result.solution result.scores solve.basis solve.start solve.stopping",
     "result.report listeners",
     "solve.admm solve.loop",
     "api demo",

@@ -1,5 +1,6 @@
 """Solution: what `fit` returns and `open_solution` reads back."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,6 +60,12 @@ class Solution:
     def captured(self) -> float:
         """c = 2 tr(LᵀAL) − ‖LᵀL‖², the part of ‖A‖² that LLᵀ explains: higher is better."""
         return self.history[-1].captured
+
+    @property
+    def bound(self) -> float:
+        """Σλ² over the K leading eigenvalues, which no L can capture more than; NaN after a random start."""
+        values = self.provenance.get("eigenvalues") or [math.nan]
+        return float(np.sum(np.square(np.maximum(values, 0))))
 
     @property
     def objective(self) -> float:

@@ -19,6 +19,33 @@ def gram(X: np.ndarray) -> np.ndarray:
     return total
 
 
+def cross(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """XᵀY, (K, K) in float64."""
+    total = np.zeros((X.shape[1], Y.shape[1]))
+    for start in range(0, len(X), TILE):
+        rows = slice(start, start + TILE)
+        total += X[rows].T.astype(np.float64) @ Y[rows].astype(np.float64)
+    return total
+
+
+def times(X: np.ndarray, *, M: np.ndarray) -> np.ndarray:
+    """XM for a small M."""
+    return X @ M.astype(X.dtype)
+
+
+def chebyshev_step(
+    AV: np.ndarray, V: np.ndarray, W: np.ndarray, *, centre: float, scale: float, back: float
+) -> np.ndarray:
+    """scale · (AV − centre · V) − back · W: the three-term recurrence of a Chebyshev polynomial of A."""
+    return (scale * (AV - centre * V) - back * W).astype(V.dtype)
+
+
+def residual_squares(V: np.ndarray, AV: np.ndarray, *, values: np.ndarray) -> np.ndarray:
+    """‖AVⱼ − λⱼ Vⱼ‖² of each column, (K,)."""
+    rest = AV - V * values
+    return np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
+
+
 def ridge_inverse(G: np.ndarray, *, rho: float) -> np.ndarray:
     """(G + ρI)⁻¹ through the Cholesky factor of the box: C Cᵀ = G + ρI.
 
@@ -69,6 +96,11 @@ def entry_sums(A: sparse.csr_matrix) -> np.ndarray:
     return np.array([A.data.sum(dtype=np.float64), np.square(A.data, dtype=np.float64).sum()])
 
 
+def largest_row_sum(A: sparse.csr_matrix) -> list[float]:
+    """The largest sum of a row of A, in a list: lists add up to the list of all blocks."""
+    return [float(A.sum(axis=1).max())]
+
+
 def kkt_square(L: np.ndarray, AL: np.ndarray, *, G: np.ndarray, scale: float) -> float:
     """‖L − [L − ∇/s]₊‖² with ∇ = L(LᵀL) − AL: zero where the KKT conditions of a row hold."""
     gradient = L @ G.astype(L.dtype) - AL
@@ -80,3 +112,23 @@ def row_labels(L: np.ndarray) -> np.ndarray:
     labels = np.argmax(L, axis=1).astype(np.int32)
     labels[L.max(axis=1) <= 0] = -1
     return labels[:, None]
+
+
+def scale_columns(X: np.ndarray, *, scale: np.ndarray) -> np.ndarray:
+    """X with column j times scaleⱼ."""
+    return X * scale.astype(X.dtype)
+
+
+def column_squares(X: np.ndarray) -> np.ndarray:
+    """‖Xⱼ‖² of each column, (K,), added up in float64."""
+    return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+
+
+def uniform_rows(start: int, stop: int, *, K: int, seed: int, scale: float, type: np.dtype) -> np.ndarray:
+    """Rows `start` to `stop` of an endless random matrix on [0, scale), by a counter-based generator.
+
+    Philox gives four numbers a count, so a row takes ⌈K/4⌉ counts and row i starts at i times that.
+    """
+    counts = -(-K // 4)
+    generator = np.random.Generator(np.random.Philox(key=seed, counter=start * counts))
+    return (generator.random((stop - start, 4 * counts))[:, :K] * scale).astype(type)

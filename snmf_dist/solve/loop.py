@@ -50,6 +50,7 @@ def run(
     tol: float,
     max_iter: int,
     evaluate_every: int = 10,
+    products: int = 0,
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
     """Iterate from `L` until the change is at most `tol` or `max_iter` iterations are done.
@@ -64,10 +65,11 @@ def run(
         ‖A‖².
     evaluate_every : int, default 10
         Take objective and KKT distance at the first, every so manyth and the last iteration.
+    products : int, default 0
+        Products with A that the start took.
     """
     begin = time.perf_counter()
     state, _ = settle(solver.init(L), {})
-    products = 0
     history: list[IterationRecord] = []
     for iteration in range(1, max_iter + 1):
         new = solver.step(A, state)

@@ -11,8 +11,8 @@ from scipy import sparse
 import snmf_dist
 from snmf_dist import Listener, Status
 from snmf_dist.solve.admm import ADMM
+from snmf_dist.solve.kernels import uniform_rows
 from snmf_dist.solve.loop import run
-from snmf_dist.solve.start import uniform_rows
 from tests import oracle
 from tests.helpers import planted_graph
 

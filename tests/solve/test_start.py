@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from snmf_dist.solve.start import uniform_rows
+from snmf_dist.solve.kernels import uniform_rows
 
 FLOAT = np.dtype(float)
 

@@ -1,0 +1,119 @@
+"""The leading eigenvectors of A, made of the same products as the solver: Chebyshev-filtered subspace iteration.
+
+A block method: unlike Lanczos it finds eigenvalues that repeat, as those of graphs that fall apart do. A round
+filters the block with a Chebyshev polynomial that is small on the unwanted part of the spectrum, makes its
+columns orthonormal, and turns them into Ritz vectors (Zhou, Saad, Tiago, Chelikowsky 2006).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snmf_dist.rows import Rows, central, map_rows, multiply, rows_like, settle, sum_rows
+from snmf_dist.solve.kernels import (
+    chebyshev_step,
+    cross,
+    gram,
+    largest_row_sum,
+    residual_squares,
+    times,
+    uniform_rows,
+)
+
+EXTRA = 10  # columns beyond K, so that the last ones wanted settle as fast as the first
+DEGREE = 8
+ROUNDS = 20
+RANK = 1e-10  # eigenvalues of a Gram matrix below this, relative to the largest, are rounding
+PRECISION = 1e-3  # of the Ritz vectors, relative to the largest eigenvalue: the values then have twice the digits
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Ritz pairs of A, largest first.
+
+    Attributes
+    ----------
+    U : rows, (n, K)
+        Orthonormal columns.
+    values : ndarray, (K,)
+        Their Ritz values.
+    residual : float
+        Largest ‖A u − λ u‖ of the wanted pairs, relative to the largest value.
+    products : int
+        Products with A that it took, each as wide as K + 10.
+    """
+
+    U: Rows
+    values: np.ndarray
+    residual: float
+    products: int
+
+
+def leading_basis(A: Rows, K: int, *, seed: int, dtype: np.dtype) -> Basis:
+    """The `K` leading Ritz pairs of a symmetric, nonnegative A.
+
+    Parameters
+    ----------
+    A : rows, (n, n)
+        In memory or in blocks.
+    K : int
+        Pairs wanted; fewer come back if the rank of A is smaller.
+    """
+    width = min(K + EXTRA, A.shape[0])
+    _, sums = settle((), sum_rows(largest_row_sum, A))
+    V = rows_like(A, uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype)
+    V, values, residual = _ritz(A, _orthonormal(V), K)
+    products = 1
+    for _ in range(ROUNDS):
+        if residual <= PRECISION or len(values) <= K:
+            break
+        V = _filter(A, V, low=-max(sums), high=float(values[-1]), top=float(values[0]))
+        V, values, residual = _ritz(A, _orthonormal(V), K)
+        products += DEGREE + 1
+    kept = min(K, len(values))
+    U = map_rows(times, V, M=np.eye(len(values), kept), width=kept)
+    return Basis(U, values[:kept], residual, products)
+
+
+def _filter(A: Rows, V: Rows, *, low: float, high: float, top: float) -> Rows:
+    """The Chebyshev polynomial of A that is small on [low, high] and 1 at `top`, times V."""
+    centre, half = (high + low) / 2, max((high - low) / 2, 1e-6 * top)
+    ratio = half / (top - centre)
+    sigma, before, back = ratio, V, 0.0
+    scale = sigma / half
+    for _ in range(DEGREE):
+        step = map_rows(chebyshev_step, multiply(A, V), V, before, centre=centre, scale=scale, back=back)
+        before, V = V, step
+        new = 1 / (2 / ratio - sigma)
+        scale, back, sigma = 2 * new / half, sigma * new, new
+    return V
+
+
+def _orthonormal(V: Rows) -> Rows:
+    """Orthonormal columns that span those of V; columns that add nothing are dropped.
+
+    Twice by the Gram matrix: the second time takes away what rounding of the first left.
+    """
+    for _ in range(2):
+        (V,), M = settle((V,), central(_whiten, sum_rows(gram, V)))
+        V = map_rows(times, V, M=M, width=M.shape[1])
+    return V
+
+
+def _whiten(G: np.ndarray) -> np.ndarray:
+    """M with orthonormal VM, if G = VᵀV: G^−½ on the part of the space where G is not zero."""
+    scale = 1 / np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
+    values, Q = np.linalg.eigh(G * np.outer(scale, scale))
+    keep = values > values[-1] * RANK
+    return scale[:, None] * Q[:, keep] / np.sqrt(values[keep])
+
+
+def _ritz(A: Rows, V: Rows, K: int) -> tuple[Rows, np.ndarray, float]:
+    """Ritz vectors and values of the span of V, largest first, and the worst residual of the first K."""
+    AV = multiply(A, V)
+    (V, AV), H = settle((V, AV), sum_rows(cross, V, AV))
+    values, Q = np.linalg.eigh((H + H.T) / 2)
+    values, Q = values[::-1], Q[:, ::-1]
+    V, AV = (map_rows(times, X, M=Q) for X in (V, AV))
+    (V,), squares = settle((V,), sum_rows(residual_squares, V, AV, values=values))
+    return V, values, float(np.sqrt(squares[:K].max()) / max(values[0], np.finfo(float).tiny))
