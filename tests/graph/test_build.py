@@ -361,7 +361,7 @@ def test_reuters_is_built_from_csr(tmp_path):
 
 def test_a_killed_process_leaves_a_build_that_resumes(tmp_path):
     """kill -9 of the whole process, not an exception."""
-    np.save(tmp_path / "x.npy", RANDOM.standard_normal((30_000, 8)))
+    np.save(tmp_path / "x.npy", RANDOM.standard_normal((15_000, 8)))
     code = "import sys, snmf_dist; snmf_dist.build_graph(sys.argv[1], sys.argv[2])"
     files = (str(tmp_path / "x.npy"), str(tmp_path / "g.zarr"))
     with subprocess.Popen([sys.executable, "-c", code, *files]) as child:
