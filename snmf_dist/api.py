@@ -119,6 +119,10 @@ def fit(
     ('CONVERGED', [3, 4])
     """
     begin = time.perf_counter()
+    k = whole_number("k", k, 1)
+    result_path = None if out is None else storage.normal_path(out)
+    if result_path is not None:
+        storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
     graph = _graph(zarr_path, graph_settings, storage_options)
     settings = _check_settings(
         graph,
@@ -132,9 +136,6 @@ def fit(
         block_rows=block_rows,
         evaluate_every=evaluate_every,
     )
-    result_path = None if out is None else storage.normal_path(out)
-    if result_path is not None:
-        storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, graph.path, graph.options)

@@ -16,7 +16,8 @@ from rich.markup import escape
 
 import snmf_dist
 from snmf_dist import cluster, demo, storage
-from snmf_dist.errors import ResultNotSaved, SnmfError, StoreExists, WorkLost
+from snmf_dist.errors import NotOurStore, ResultNotSaved, SnmfError, StoreExists, WorkLost
+from snmf_dist.graph.points import is_points
 from snmf_dist.listeners import JsonLines
 from snmf_dist.progress import iterations, stages
 from snmf_dist.result.scores import read_labels
@@ -210,6 +211,8 @@ def fit(
               snmf-dist fit graph.zarr -k 20 --out result.zarr --scheduler tcp://127.0.0.1:8786
     """
     console = _console()
+    if is_points(storage.normal_path(graph)):
+        raise NotOurStore(f"{graph}: holds points; build their graph first with `snmf-dist graph`")
     store = snmf_dist.open_graph(graph)
     known = read_labels(truth, n=store.n) if truth else None
     listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]

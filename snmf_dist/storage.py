@@ -215,7 +215,7 @@ def _unreachable(path: str, error: Exception) -> StoreNotFound:
 def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:
     """Write a 1-D array and return its checksum."""
     chunk = min(max(len(values), 1), CHUNK)
-    array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(chunk,))
+    array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(chunk,), overwrite=True)
     if len(values):
         array[:] = values
     return checksum(values)

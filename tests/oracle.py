@@ -51,7 +51,8 @@ def kkt(A, L):
 def similarity_graph(points, *, q=None, p=7):
     """The paper's W and A = D^-1/2 W D^-1/2, from all distances.
 
-    The paper leaves 0/0 open: a scale of 0 gives way to the nearest distance above 0, and duplicates weigh 1.
+    The paper leaves 0/0 open: a scale of 0 gives way to the nearest distance above 0 in the row's list, or
+    else to the scale of the other end; duplicates weigh 1.
     """
     n = len(points)
     q = int(np.log2(n)) + 1 if q is None else q
@@ -59,10 +60,13 @@ def similarity_graph(points, *, q=None, p=7):
     near = np.argsort(d + np.diag(np.full(n, np.inf)), axis=1, kind="stable")
     listed = np.take_along_axis(d, near[:, : max(p, q)], axis=1)
     nearest = np.where(listed > 0, listed, np.inf).min(axis=1)
-    sigma = np.where(listed[:, p - 1] > 0, listed[:, p - 1], nearest)
+    sigma = np.where(listed[:, p - 1] > 0, listed[:, p - 1], np.where(np.isfinite(nearest), nearest, 0))
+    one = np.where(sigma[:, None] > 0, sigma[:, None], sigma[None, :])
     chosen = np.zeros((n, n), dtype=bool)
     chosen[np.arange(n)[:, None], near[:, :q]] = True
-    W = np.where(chosen | chosen.T, np.exp(-(d**2) / np.outer(sigma, sigma)), 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = np.where(d == 0, 1, np.exp(-(d**2) / (one * one.T)))
+    W = np.where(chosen | chosen.T, weight, 0)
     return W, normalized(W)
 
 

@@ -60,13 +60,11 @@ def _ranked(of: np.ndarray) -> Components:
     return Components(rank[of], sizes[sizes > 0])
 
 
-def edges_of(job: Job) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-    """The neighbour lists of all row blocks as edges."""
+def edges_of(job: Job, stage: str) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    """The entries of all row blocks of W: those that weigh anything."""
     for i in range(len(job.bounds) - 1):
-        indices = np.asarray(job.shop.load("gather", i, "indices"))
-        rows = np.repeat(np.arange(job.bounds[i], job.bounds[i + 1]), indices.shape[1])
-        real = indices.ravel() >= 0
-        yield rows[real], indices.ravel()[real]
+        W = job.shop.load(stage, i, "W")
+        yield np.repeat(np.arange(job.bounds[i], job.bounds[i + 1]), np.diff(W.indptr)), W.indices
 
 
 def measure_recall(job: Job, row_of: np.ndarray) -> float:
@@ -105,7 +103,7 @@ class _Search:
 
 
 def join_specks(job: Job, components: Components, id_of: np.ndarray) -> np.ndarray:
-    """The shortest edge from each small component to a row outside it: (m, 3) of row, row, distance."""
+    """The shortest edge from each small component to a row outside it: (m, 2) of rows."""
     small = np.flatnonzero(np.isin(components.of, components.specks))
     ids = id_of[small]
     by_id = np.argsort(ids)
@@ -124,9 +122,7 @@ def join_specks(job: Job, components: Components, id_of: np.ndarray) -> np.ndarr
     partner = row_of[near.indices[np.arange(len(small)), nearest]]
     order = np.lexsort((length, components.of[small]))
     first = order[np.unique(components.of[small][order], return_index=True)[1]]
-    edges = np.column_stack((small, partner, length))[first]
-    ends = np.sort(edges[:, :2], axis=1)
-    return np.column_stack((ends, edges[:, 2]))[np.unique(ends, axis=0, return_index=True)[1]]
+    return np.unique(np.sort(np.column_stack((small, partner))[first], axis=1), axis=0)
 
 
 def _take(job: Job, ids: np.ndarray) -> np.ndarray:

@@ -8,9 +8,7 @@ import shutil
 import tempfile
 import time
 import warnings
-import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -20,22 +18,20 @@ import numpy as np
 from scipy import sparse
 
 from snmf_dist import cluster, storage
-from snmf_dist.errors import GraphWarning, InputError, SnmfError
+from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreExists
 from snmf_dist.graph import stages
 from snmf_dist.graph.audit import edges_of, find_components, join_specks, measure_recall
-from snmf_dist.graph.importing import row_bounds
 from snmf_dist.graph.partition import Partition, make_partition, positions
 from snmf_dist.graph.plan import check_settings, plan_cells
-from snmf_dist.graph.points import open_points, spool
+from snmf_dist.graph.points import open_points
+from snmf_dist.graph.prepare import check_points, checksum, make_job
 from snmf_dist.graph.similarity import normalize
 from snmf_dist.graph.stages import Job
 from snmf_dist.graph.store import KIND, GraphStore, Progress, open_graph, silent
-from snmf_dist.graph.workshop import Workshop, open_workshop
+from snmf_dist.graph.workshop import Workshop, alone_in, open_workshop
 from snmf_dist.graph.writer import BlockRecord, GraphWriter
-from snmf_dist.rows import load_rows
 
-INPUT_BYTES = 1 << 25  # of a block of points as float32
-SAMPLE_ROWS = 50_000
+GRAPH = "graph.zarr"  # in the build's folder, until it is whole
 LOW_RECALL = 0.9
 USUAL_K = 20
 
@@ -92,7 +88,7 @@ def build_graph(
     exact : bool, optional
         True compares all pairs; False never does; by default up to 50,000 points are compared exactly.
     connect : bool, default False
-        Join each small component to its nearest row outside by one edge.
+        Join each small component (fewer than n/100 rows, and than 1000) to its nearest row outside by one edge.
     resume : bool, default True
         Go on from what a killed build left; False starts over.
     reuse : bool, default False
@@ -139,34 +135,56 @@ def build_graph(
     if reuse and (old := _made_from(path, source, settings, storage_options)) is not None:
         return old
     derived = plan_cells(settings, memory_limit)
-    shop, settings = open_workshop(_folder(path), settings, derived, resume=resume)
-    client = cluster.current_client()
+    with alone_in(_folder(path)):
+        shop, settings = open_workshop(_folder(path), settings, derived, resume=resume)
+        made = _build(source, shop, settings, path, progress or silent, begin=begin, options=storage_options)
+        if not storage.is_url(path):
+            with storage.replacing(path, KIND, overwrite=overwrite) as fresh:
+                os.rename(os.path.join(shop.folder, GRAPH), fresh)
+        shutil.rmtree(shop.folder, ignore_errors=True)
+    graph = open_graph(path, storage_options=storage_options)
+    graph.validate()
+    _warn(graph, made)
+    return graph
+
+
+def _build(
+    source: Any,
+    shop: Workshop,
+    settings: dict[str, Any],
+    path: str,
+    tell: Progress,
+    *,
+    begin: float,
+    options: storage.Options,
+) -> dict[str, Any]:
+    """Run all stages, to a graph store in the build's folder, or at `path` if that is a URL."""
+    client, at_once = cluster.current_client(), settings["at_once"]
     if client is not None:
         cluster.check_workers(client, shop.folder)
-    tell, at_once = progress or silent, settings["at_once"]
-
-    job = _job(source, shop, settings, shared=client is not None)
-    job, checksum = _check_points(job, pca, tell)
+    job = make_job(source, shop, settings, shared=client is not None)
+    try:
+        job, points = check_points(job, settings["pca"], tell)
+    except InputError:
+        if not shop.has("check", 0):  # nothing was built: leave nothing
+            shutil.rmtree(shop.folder, ignore_errors=True)
+        raise
     cells, order = _order(job, tell, settings)
     _each(shop, "connect", partial(stages.connect, job), cells, tell, at_once=at_once if job.exact else 1)
     shop.drop("assign")
     blocks = len(job.bounds) - 1
     _each(shop, "gather", partial(stages.gather, job, cells), blocks, tell, at_once=at_once)
     shop.drop("connect")
-    audit, extra = _audit(job, order, tell, connect=connect)
-    _each(shop, "weigh", partial(stages.weigh, job, extra), blocks, tell, at_once=at_once)
+    _each(shop, "weigh", partial(stages.weigh, job), blocks, tell, at_once=at_once)
 
-    place = path if storage.is_url(path) else os.path.join(shop.folder, "graph.zarr")
-    writer, records, degree = _finish(job, place, tell, storage_options)
-    made = {**_facts(job, settings, begin=begin), "points": checksum, **audit}
+    audit, stage = _audit(job, order, tell, settings)
+    place = path if storage.is_url(path) else os.path.join(shop.folder, GRAPH)
+    writer, records, degree = _write_blocks(job, stage, place, tell, options)
+    if checksum(job) != points:
+        raise InputError(f"{shop.folder}: the points changed during the build; pass resume=False to start over")
+    made = {**_facts(job, settings, begin=begin), "points": points, **audit}
     writer.finish(records, degree=degree, order=order, normalize="ncut", made=made)
-    if not storage.is_url(path):
-        with storage.replacing(path, KIND, overwrite=overwrite) as fresh:
-            os.rename(place, fresh)
-    shutil.rmtree(shop.folder, ignore_errors=True)
-    graph = open_graph(path, storage_options=storage_options)
-    _warn(graph, connect=connect)
-    return graph
+    return made
 
 
 def _folder(path: str) -> str:
@@ -176,27 +194,6 @@ def _folder(path: str) -> str:
     return f"{path}.build"
 
 
-def _job(source: Any, shop: Workshop, settings: dict[str, Any], *, shared: bool) -> Job:
-    n, d = source.shape
-    points = spool(source, shop.folder, shared=shared)
-    rows = max(1, INPUT_BYTES // (4 * (d if not points.is_sparse else 200)))
-    inputs = np.append(np.arange(0, n, rows), n)
-    sample = max(SAMPLE_ROWS, 100 * 16 * settings["cells"])
-    return Job(
-        shop=shop,
-        points=points,
-        inputs=inputs,
-        bounds=row_bounds(n, int(1.6 * n * settings["neighbors"]), settings["block_rows"]),
-        q=settings["neighbors"],
-        p=settings["scale_neighbor"],
-        metric=settings["metric"],
-        exact=settings["exact"],
-        sample=min(1.0, sample / n),
-        seed=settings["seed"],
-        threads=settings["threads"],
-    )
-
-
 def _made_from(path: str, source: Any, settings: dict[str, Any], options: storage.Options) -> GraphStore | None:
     """The graph at `path`, if it was made from these very points with these settings."""
     try:
@@ -204,56 +201,15 @@ def _made_from(path: str, source: Any, settings: dict[str, Any], options: storag
     except SnmfError:  # none there, or one that is worth nothing
         return None
     made = graph.block["made"]
+    if "points" not in made:
+        raise StoreExists(
+            f"{path}: holds a graph that was not built from points, and is not replaced; move it away"
+        )
     if any(made.get(key) != value for key, value in settings.items() if key != "block_rows"):
         return None
     with tempfile.TemporaryDirectory() as folder:
-        job = _job(source, Workshop(folder), {**settings, "cells": 1, "threads": 1}, shared=False)
-        return graph if made.get("points") == _checksum(_crcs(job, silent)) else None
-
-
-def _crcs(job: Job, tell: Progress) -> list[int]:
-    blocks = len(job.inputs) - 1
-    return cluster.run_tasks(partial(stages.check, job), range(blocks), done=lambda k: tell("check", k, blocks))
-
-
-def _checksum(crcs: list[int]) -> str:
-    return f"{zlib.crc32(np.array(crcs, dtype=np.int64).tobytes()):08x}"
-
-
-def _check_points(job: Job, pca: int | None, tell: Progress) -> tuple[Job, str]:
-    """Check every block; refuse points that changed since the build was begun; fit the projection."""
-    blocks = len(job.inputs) - 1
-    crcs = _crcs(job, tell)
-    if not job.shop.has("check", 0):
-        job.shop.save("check", 0, crc=np.array(crcs))
-    elif not np.array_equal(job.shop.load("check", 0, "crc"), crcs):
-        raise InputError(
-            f"{job.shop.folder}: the points changed since this build was begun; pass resume=False to start over"
-        )
-    if pca is not None:
-        job = replace(job, projection=_projection(job, pca, tell))
-    if not job.exact:
-        _each(job.shop, "sample", partial(stages.draw, job), blocks, tell, at_once=1)
-    return job, _checksum(crcs)
-
-
-def _projection(job: Job, pca: int, tell: Progress) -> tuple[np.ndarray, np.ndarray]:
-    """Principal components of the points, out of core."""
-    if not job.shop.has("pca", 0):
-        from dask_ml.decomposition import PCA
-
-        tell("pca", 0, 1)
-        d = job.points.shape[1]
-        X = load_rows(partial(_rows, job), job.inputs, d, meta=np.empty((0, 0), dtype=np.float32))
-        found = PCA(pca, svd_solver="randomized", random_state=job.seed).fit(X)
-        mean, components = (np.asarray(part) for part in (found.mean_, found.components_))
-        job.shop.save("pca", 0, mean=mean, components=components)
-        tell("pca", 1, 1)
-    return tuple(np.array(job.shop.load("pca", 0, name)) for name in ("mean", "components"))  # type: ignore[return-value]
-
-
-def _rows(job: Job, start: int, stop: int) -> np.ndarray:
-    return np.asarray(job.points.read(start, stop), dtype=np.float32)
+        job = make_job(source, Workshop(folder), {**settings, "cells": 1, "threads": 1}, shared=False)
+        return graph if made["points"] == checksum(job) else None
 
 
 def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.ndarray]:
@@ -262,6 +218,7 @@ def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.
     if job.exact:
         return blocks, np.arange(job.n)
     if not shop.has("partition", 0):
+        _each(shop, "sample", partial(stages.draw, job), blocks, tell, at_once=1)
         parts = [shop.load("sample", b, "rows") for b in range(blocks)]
         sample = sparse.vstack(parts) if sparse.issparse(parts[0]) else np.concatenate(parts)
         made = make_partition(sample, settings["cells"], replication=settings["replication"], seed=job.seed)
@@ -303,27 +260,32 @@ def _each(
     shop.finish(stage)
 
 
-def _audit(job: Job, order: np.ndarray, tell: Progress, *, connect: bool) -> tuple[dict[str, Any], np.ndarray]:
-    """Measure recall and components; the edges that join small components, if asked for."""
+def _audit(job: Job, order: np.ndarray, tell: Progress, settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Measure recall and components; join small components, if asked for. Returns the stage that has W."""
     tell("audit", 0, 2)
     row_of = np.empty(job.n, dtype=np.int64)
     row_of[order] = np.arange(job.n)
     recall = 1.0 if job.exact else measure_recall(job, row_of)
     tell("audit", 1, 2)
-    components = find_components(job.n, edges_of(job))
-    extra = np.empty((0, 3))
-    while connect and len(components.specks):  # two specks may choose each other: join the pair again
-        new = join_specks(job, components, order)
-        extra = np.concatenate((extra, new))
-        components = components.joined(new[:, :2].astype(np.int64))
+    components = find_components(job.n, edges_of(job, "weigh"))
     tell("audit", 2, 2)
+    joined, stage = 0, "weigh"
+    if settings["connect"] and len(components.specks):
+        stage, edges = "join", np.empty((0, 2), dtype=np.int64)
+        while len(components.specks):  # two specks may choose each other: join the pair again
+            new = join_specks(job, components, order)
+            edges = np.concatenate((edges, new))
+            components = components.joined(new)
+        joined, blocks = len(edges), len(job.bounds) - 1
+        _each(job.shop, stage, partial(stages.join, job, edges), blocks, tell, at_once=settings["at_once"])
+        components = find_components(job.n, edges_of(job, stage))
     facts = {
         "recall": round(recall, 4),
         "components": len(components.sizes),
         "component_sizes": components.sizes[:20].tolist(),
-        "joined": len(extra),
+        "joined": joined,
     }
-    return facts, extra
+    return facts, stage
 
 
 def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any]:
@@ -342,25 +304,28 @@ def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any
     }
 
 
-def _finish(job: Job, place: str, tell: Progress, options: storage.Options) -> tuple[GraphWriter, Any, np.ndarray]:
+def _write_blocks(
+    job: Job, stage: str, place: str, tell: Progress, options: storage.Options
+) -> tuple[GraphWriter, list[BlockRecord], np.ndarray]:
     """Normalise the blocks of W and write them as blocks of A."""
-    blocks = len(job.bounds) - 1
-    degree = job.shop.vector("weigh", blocks, "degree")
-    begun = any(job.shop.has("write", i) for i in range(blocks))
+    shop, blocks = job.shop, len(job.bounds) - 1
+    if not storage.exists(place, options):
+        shop.undo("write")  # moved away or lost since: W is still here
+    begun = any(shop.has("write", i) for i in range(blocks))
     writer = GraphWriter(place, job.bounds, np.dtype(np.float32), options, resume=begun)
-    _each(job.shop, "write", partial(_write, job, writer, np.sqrt(degree)), blocks, tell, at_once=1)
-    records = [BlockRecord(*job.shop.load("write", i, "record").tolist()) for i in range(blocks)]
+    degree = shop.vector(stage, blocks, "degree")
+    _each(shop, "write", partial(_write, job, stage, writer, np.sqrt(degree)), blocks, tell, at_once=1)
+    records = [BlockRecord(*shop.load("write", i, "record").tolist()) for i in range(blocks)]
     return writer, records, degree
 
 
-def _write(job: Job, writer: GraphWriter, root: np.ndarray, i: int) -> None:
-    W = job.shop.load("weigh", i, "W")
+def _write(job: Job, stage: str, writer: GraphWriter, root: np.ndarray, i: int) -> None:
+    W = job.shop.load(stage, i, "W")
     A = normalize(W, root[job.bounds[i] : job.bounds[i + 1]], root)
     job.shop.save("write", i, record=np.array(writer.write_block(i, A)))
 
 
-def _warn(graph: GraphStore, *, connect: bool) -> None:
-    made = graph.block["made"]
+def _warn(graph: GraphStore, made: dict[str, Any]) -> None:
     if made["recall"] < LOW_RECALL:
         warnings.warn(
             f"{graph.path}: the lists hold {made['recall']:.0%} of the true neighbours; raise memory_limit "
@@ -368,10 +333,13 @@ def _warn(graph: GraphStore, *, connect: bool) -> None:
             GraphWarning,
             stacklevel=3,
         )
-    if made["components"] > USUAL_K and not connect:
+    if made["components"] > USUAL_K:
+        advice = (
+            "raise neighbors" if made["connect"] else "raise neighbors, or join the small ones with connect=True"
+        )
         warnings.warn(
             f"{graph.path}: the graph falls into {made['components']} components, and each claims a cluster "
-            "of its own; connect=True joins the small ones to their nearest rows, or raise neighbors",
+            f"of its own; {advice}",
             GraphWarning,
             stacklevel=3,
         )

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from snmf_dist.errors import InputError
 
-TILE_ENTRIES = 1 << 22  # distances held at a time by the exact search: 32 MB at most
+TILE_ENTRIES = 1 << 22  # numbers held at a time by the exact search, a few times over: 32 MB each
 MARGIN = 8  # candidates beyond q that are measured again: the product loses digits where points are close
 
 
@@ -25,7 +25,7 @@ class KNN(NamedTuple):
 
 
 def nearest_neighbors(points: Any, q: int) -> KNN:
-    """Find the `q` nearest other rows of each row by Euclidean distance, exactly; ties by row number.
+    """Find the `q` nearest other rows of each row by Euclidean distance, exactly.
 
     Parameters
     ----------
@@ -59,11 +59,13 @@ def search(queries: Any, numbers: np.ndarray, blocks: Iterable[tuple[int, Any]],
     q : int
         How many.
     """
-    m = queries.shape[0]
+    m, d = queries.shape
+    queries = queries.astype(np.float64)
     best = KNN(np.full((m, q), -1), np.full((m, q), np.inf))
     for first, rows in blocks:
+        rows = rows.astype(np.float64)  # the product below loses the digits of points close together
         squares = _squares(rows)
-        step = max(1, TILE_ENTRIES // max(rows.shape[0], 1))
+        step = max(1, TILE_ENTRIES // max(rows.shape[0], (q + MARGIN) * d))
         for start in range(0, m, step):
             tile = slice(start, min(start + step, m))
             found = _nearest_in_block(queries[tile], numbers[tile], rows, squares, first, q)
@@ -90,13 +92,12 @@ def _nearest_in_block(X: Any, numbers: np.ndarray, rows: Any, squares: np.ndarra
 
 
 def _distances(X: Any, rows: Any, near: np.ndarray) -> np.ndarray:
-    """Euclidean distances of each row of X to the rows of `near`, in float64."""
+    """Euclidean distances of each row of X to the rows of `near`."""
     if sparse.issparse(X):
         m, take = near.shape
-        left = X[np.repeat(np.arange(m), take)].astype(np.float64)
-        difference = left - rows[near.ravel()].astype(np.float64)
+        difference = X[np.repeat(np.arange(m), take)] - rows[near.ravel()]
         return np.sqrt(_squares(difference)).reshape(m, take)
-    difference = X[:, None, :].astype(np.float64) - rows[near]
+    difference = X[:, None, :] - rows[near]
     return np.sqrt(np.einsum("ijk,ijk->ij", difference, difference))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from snmf_dist import cluster
 from snmf_dist.errors import InputError
-from snmf_dist.settings import choice, whole_number
+from snmf_dist.settings import choice, positive_number, whole_number
 
 EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
 SHARED_ABOVE = 20_000  # rows that are worth a cell for each worker
@@ -19,7 +19,7 @@ def check_settings(source: Any, **given: Any) -> dict[str, Any]:
     n, d = source.shape
     for name, low in {"neighbors": 1, "scale_neighbor": 1, "pca": 1, "seed": 0, "block_rows": 1}.items():
         if given[name] is not None or name in ("scale_neighbor", "seed"):
-            given[name] = whole_number(name, given[name], low)
+            given[name] = whole_number(name, given[name], low, 2**31 - 1 if name == "seed" else None)
     if given["neighbors"] is not None and given["neighbors"] >= n:
         raise InputError(f"neighbors is {given['neighbors']}; expected less than the number of points, {n}")
     choice("metric", given["metric"], ("euclidean", "cosine"))
@@ -27,19 +27,22 @@ def check_settings(source: Any, **given: Any) -> dict[str, Any]:
         raise InputError(f"pca is {given['pca']}; expected less than the points' rows and columns, {n} and {d}")
     if given["pca"] is not None and getattr(source, "is_sparse", False):
         raise InputError("pca needs dense points; leave it out for a sparse matrix")
-    if not given["replication"] >= 1:
+    given["replication"] = positive_number("replication", given["replication"])
+    if given["replication"] < 1:
         raise InputError(f"replication is {given['replication']}; expected at least 1")
     given["neighbors"] = min(given["neighbors"] or int(math.log2(n)) + 1, n - 1)
     given["scale_neighbor"] = min(given["scale_neighbor"], n - 1)
-    given["exact"] = n < EXACT_BELOW if given["exact"] is None else bool(given["exact"])
-    return {"n": n, "d": d, **given}
+    given["exact"] = n < EXACT_BELOW if given["exact"] is None else given["exact"]
+    choice("exact", given["exact"], (True, False))
+    entries = source.array.nnz / n if getattr(source, "is_sparse", False) and hasattr(source, "array") else d
+    return {"n": n, "d": d, "entries": round(entries, 1), **given}
 
 
 def _memory(limit: int | str | None) -> float:
     if limit is not None:
         try:
             found = float(cluster.parse_bytes(limit))
-        except ValueError:
+        except (ValueError, TypeError, AttributeError):
             raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
         least = 1.2 * PROCESS_BYTES
         if found < least:
@@ -60,7 +63,7 @@ def plan_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict
     NNDescent needs the point twice and about 50 bytes a list entry for each row (measured).
     """
     limit = _memory(memory_limit)
-    n, d = settings["n"], settings["pca"] or settings["d"]
+    n, d = settings["n"], settings["pca"] or settings["entries"]
     needed = n * (8 * d + 50 * (settings["neighbors"] + 6))
     room = max(limit - PROCESS_BYTES, 0.1 * limit)
     cells = 1 if needed <= room else math.ceil(settings["replication"] * needed / room)

@@ -5,8 +5,9 @@ What cannot be read by row ranges (Dask arrays, Parquet, arrays of this process 
 to ``.npy`` files in the build's own folder.
 """
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import zarr
 from scipy import sparse
 
 from snmf_dist import storage
-from snmf_dist.errors import InputError, StoreNotFound
+from snmf_dist.errors import InputError, SnmfError, StoreNotFound
 
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
 PARQUET = (".parquet", ".pq")
@@ -111,9 +112,18 @@ def open_points(source: Any, *, columns: Sequence[str] | None = None, options: s
     Returns a `Points`, a Dask array, or a `ParquetTable`; shapes and kinds are checked, no row is read.
     """
     if isinstance(source, str | os.PathLike):
-        source = _open_path(storage.normal_path(source), columns, options)
+        path = storage.normal_path(source)
+        try:
+            source = _open_path(path, columns, options)
+            _check_shape(source)
+        except SnmfError:
+            raise
+        except Exception as error:  # NumPy, pyarrow and zip files each raise their own
+            raise InputError(f"{path}: cannot be read as points ({type(error).__name__}: {error})") from error
     elif sparse.issparse(source):
-        source = ArrayPoints(sparse.csr_matrix(source))
+        source = ArrayPoints(_canonical(source))
+    elif isinstance(source, np.ma.MaskedArray):
+        raise InputError("points is a masked array; fill or drop its masked entries first")
     elif isinstance(source, np.ndarray):
         source = ArrayPoints(source)
     elif not (hasattr(source, "dask") and hasattr(source, "chunks")):
@@ -128,7 +138,7 @@ def open_points(source: Any, *, columns: Sequence[str] | None = None, options: s
 def is_points(path: str, options: storage.Options = None) -> bool:
     """Tell whether points are at `path`, and not a store of ours or nothing."""
     if path.endswith((".npy", ".npz", *PARQUET)):
-        return storage.is_url(path) or os.path.exists(path)
+        return storage.exists(path, options)
     try:
         _zarr_array(path, options)
     except InputError:
@@ -139,6 +149,8 @@ def is_points(path: str, options: storage.Options = None) -> bool:
 def _open_path(path: str, columns: Sequence[str] | None, options: storage.Options) -> Any:
     if not storage.is_url(path) and not os.path.exists(path):
         raise StoreNotFound(f"{path}: no such file or directory; check the path")
+    if storage.is_url(path) and path.endswith((".npy", ".npz")):
+        raise InputError(f"{path}: .npy and .npz are read from local paths only; copy it, or write it as Zarr")
     if path.endswith(".npy"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         return FilePoints(path, array.shape, array.dtype)
@@ -165,7 +177,16 @@ def _load_npz(path: str) -> Any:
             if "X" not in file.files:
                 raise InputError(f"{path}: holds {file.files}; expected a SciPy CSR matrix, or an array named X")
             return file["X"]
-    return sparse.csr_matrix(sparse.load_npz(path))
+    return _canonical(sparse.load_npz(path))
+
+
+def _canonical(matrix: Any) -> sparse.csr_matrix:
+    """CSR with each entry once: pynndescent believes what it is given."""
+    X = sparse.csr_matrix(matrix)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 @dataclass(frozen=True)
@@ -209,6 +230,9 @@ class ParquetTable:
         """Yield the rows in batches, (rows, d)."""
         with self._open() as file:
             for batch in file.iter_batches(batch_size=1 << 16, columns=list(self.names)):
+                empty = [name for name in self.names if batch.column(name).null_count]
+                if empty:
+                    raise InputError(f"{self.path}: columns {empty} have empty cells; fill or drop those rows")
                 yield np.column_stack([batch.column(name).to_numpy(zero_copy_only=False) for name in self.names])
 
 
@@ -234,22 +258,25 @@ def spool(points: Any, folder: str, *, shared: bool) -> Points:
             np.save(os.path.join(path, f"{name}.npy"), getattr(points.array, name))
         return FilePoints(path, (n, d), points.dtype, is_sparse=True)
     path += ".npy"
-    target = np.lib.format.open_memmap(path, mode="w+", dtype=points.dtype, shape=(n, d))
-    if isinstance(points, ArrayPoints):
-        target[:] = points.array
-    elif isinstance(points, ParquetTable):
-        start = 0
-        for batch in points.batches():
-            target[start : start + len(batch)] = batch
-            start += len(batch)
-    else:
-        start = 0
-        for i in range(points.numblocks[0]):
-            block = np.asarray(points.blocks[i].compute())
-            target[start : start + len(block)] = block
-            start += len(block)
-    target.flush()
+    header = {"descr": np.lib.format.dtype_to_descr(points.dtype), "fortran_order": False, "shape": (n, d)}
+    rows = 0
+    with open(path, "wb") as file:  # not a memory map: a full disk would kill the process without a word
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in _blocks(points):
+            file.write(np.ascontiguousarray(block, dtype=points.dtype).tobytes())
+            rows += len(block)
+    if rows != n:
+        raise InputError(f"the points gave {rows} rows but promised {n}; compute them first")
     return FilePoints(path, (n, d), points.dtype)
+
+
+def _blocks(points: Any) -> Iterator[np.ndarray]:
+    if isinstance(points, ArrayPoints):
+        yield points.array
+    elif isinstance(points, ParquetTable):
+        yield from points.batches()
+    else:
+        yield from (np.asarray(points.blocks[i].compute()) for i in range(points.numblocks[0]))
 
 
 def _check_shape(points: Any) -> None:
@@ -257,6 +284,8 @@ def _check_shape(points: Any) -> None:
     if len(points.shape) != 2:
         raise InputError(f"{where}: has shape {points.shape}; expected (n, d), a row for each point")
     n, d = points.shape
+    if math.isnan(n) or math.isnan(d):
+        raise InputError("points is a Dask array of unknown shape; call compute_chunk_sizes() on it first")
     if points.dtype.kind not in "biuf":
         raise InputError(f"{where}: has dtype {points.dtype}; expected real numbers")
     if n < 2 or d < 1:

@@ -24,9 +24,14 @@ def local_scales(distances: np.ndarray, *, p: int = 7) -> np.ndarray:
 
 
 def gaussian_weights(distances: np.ndarray, scales: np.ndarray, neighbor_scales: np.ndarray) -> np.ndarray:
-    """exp(−d² / (σ_i σ_j)); a distance of 0 weighs 1 and an infinite one 0, whatever the scales."""
+    """exp(−d² / (σ_i σ_j)); a distance of 0 weighs 1 and an infinite one 0, whatever the scales.
+
+    A scale of 0 belongs to a row whose whole list is duplicates: the other end's scale stands in for it.
+    """
+    one = np.where(scales > 0, scales, neighbor_scales)
+    two = np.where(neighbor_scales > 0, neighbor_scales, scales)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        exponent = distances**2 / (scales * neighbor_scales)
+        exponent = (distances / one) * (distances / two)
     return np.exp(-np.where(distances == 0, 0, exponent))
 
 

@@ -7,6 +7,7 @@
 `connect`     a cell: neighbours of its rows among its rows (or, exactly, a block among all)
 `gather`      a row block: its rows' lists from all cells, merged; scales; edges turned round
 `weigh`       a row block: own and incoming edges, weighed; degrees
+`join`        a row block: the edges that join small components added
 ============  ==========================================================================
 
 Rows have two numbers: `id` in the input, and `row` in the order of leaves, which is that of the graph.
@@ -15,7 +16,7 @@ Rows have two numbers: `id` in the input, and `row` in the order of leaves, whic
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -50,8 +51,10 @@ class Job:
         Share of the rows that the partition is made from.
     seed, threads : int
         Of NNDescent.
-    projection : tuple of arrays or None
-        Mean (d,) and components (pca, d) to project on.
+    shift, scale : ndarray of float64, shape (d,), and float
+        Points are seen as (x − shift)/scale: neither changes A, and float32 then has digits to spare.
+    projection : ndarray or None
+        Components to project on, (pca, d).
     """
 
     shop: Workshop
@@ -65,6 +68,8 @@ class Job:
     sample: float
     seed: int
     threads: int
+    shift: Any = 0.0
+    scale: float = 1.0
     projection: Any = None
 
     @property
@@ -88,16 +93,21 @@ class Job:
         return min(max(self.q, self.p), self.n - 1)
 
     def read(self, b: int) -> Any:
-        """Block `b` of the points as the search sees them: real, projected, of unit length for cosine."""
-        X = self.points.read(int(self.inputs[b]), int(self.inputs[b + 1]))
-        kind = np.float64 if self.exact and self.points.dtype == np.float64 else np.float32
-        X = X.astype(kind) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=kind)
+        """Block `b` of the points as the search sees them."""
+        return self.read_rows(int(self.inputs[b]), int(self.inputs[b + 1]))
+
+    def read_rows(self, start: int, stop: int) -> Any:
+        """Rows `start` to `stop`, shifted, scaled, projected, and of unit length for cosine."""
+        X = self.points.read(start, stop)
+        if sparse.issparse(X):
+            X = X.astype(np.float64) * (1 / self.scale)
+        else:
+            X = np.asarray(X, dtype=np.float64) / self.scale - self.shift / self.scale
         if self.projection is not None:
-            mean, components = self.projection
-            X = ((X - mean) @ components.T).astype(kind)
+            X = X @ self.projection.T
         if self.metric == "cosine":
             X = unit_rows(X)
-        return X
+        return X.astype(self.length)
 
     def read_all(self) -> Iterator[tuple[int, Any]]:
         """All blocks with the id of their first row."""
@@ -106,39 +116,56 @@ class Job:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows divided by their lengths; rows of zeros as they are."""
-    if sparse.issparse(X):
-        length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-        inverse = np.divide(1, length, out=np.zeros_like(length), where=length > 0)
-        return sparse.csr_matrix(X.multiply(inverse[:, None]), dtype=X.dtype)
-    length = np.linalg.norm(X, axis=1, keepdims=True)
-    return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
+    """Rows divided by their lengths; rows of zeros as they are. The largest entry goes first: no overflow."""
+    for measure in (_largest, _length):
+        size = measure(X)
+        inverse = np.divide(1, size, out=np.zeros_like(size), where=size > 0)
+        X = sparse.csr_matrix(X.multiply(inverse[:, None])) if sparse.issparse(X) else X * inverse[:, None]
+    return X
 
 
-def check(job: Job, b: int) -> int:
-    """Refuse a block with numbers that are not finite; return its checksum."""
+def _largest(X: Any) -> np.ndarray:
+    return abs(X).max(axis=1).toarray().ravel() if sparse.issparse(X) else np.abs(X).max(axis=1)
+
+
+def _length(X: Any) -> np.ndarray:
+    squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+    return np.sqrt(np.asarray(squares).ravel())
+
+
+class Glance(NamedTuple):
+    """What `check` saw of a block: its checksum, the sum of its rows, and its largest absolute entry."""
+
+    crc: int
+    total: np.ndarray
+    largest: float
+
+
+def check(job: Job, b: int) -> Glance:
+    """Refuse a block with numbers that are not finite, or with zero rows for cosine."""
     first = int(job.inputs[b])
     raw = job.points.read(first, int(job.inputs[b + 1]))
-    values = raw.data if sparse.issparse(raw) else raw
-    finite = np.isfinite(values)
+    lone = sparse.issparse(raw)
+    finite = np.isfinite(raw.data if lone else raw)
     if not finite.all():
-        where = int(np.argmin(finite.ravel() if sparse.issparse(raw) else finite.all(axis=1)))
-        row = int(np.searchsorted(raw.indptr, where, side="right")) - 1 if sparse.issparse(raw) else where
+        where = int(np.argmin(finite if lone else finite.all(axis=1)))
+        row = int(np.searchsorted(raw.indptr, where, side="right")) - 1 if lone else where
         raise InputError(
             f"row {first + row} of the points holds NaN or infinity; expected finite numbers: repair or drop "
             "such rows first"
         )
     if job.metric == "cosine":
-        empty = np.asarray(abs(raw).max(axis=1).todense() if sparse.issparse(raw) else abs(raw).max(axis=1))
-        if (empty == 0).any():
+        filled = (raw != 0).sum(axis=1).ravel() if lone else (raw != 0).any(axis=1)
+        if not np.all(filled):
             raise InputError(
-                f"row {first + int(np.argmin(empty.ravel()))} of the points is zero and has no direction; "
+                f"row {first + int(np.argmin(filled))} of the points is zero and has no direction; "
                 "drop such rows, or use metric='euclidean'"
             )
     crc = 0
-    for part in (raw.data, raw.indices, raw.indptr) if sparse.issparse(raw) else (raw,):
+    for part in (raw.data, raw.indices, raw.indptr) if lone else (raw,):
         crc = zlib.crc32(np.ascontiguousarray(part).data, crc)
-    return crc
+    largest = float(np.abs((raw.data if lone else raw).astype(np.float64)).max(initial=0))
+    return Glance(crc, np.asarray(raw.sum(axis=0, dtype=np.float64)).ravel(), largest)
 
 
 def draw(job: Job, b: int) -> None:
@@ -242,15 +269,15 @@ def gather(job: Job, cells: int, i: int) -> None:
     )
 
 
-def weigh(job: Job, extra: np.ndarray, i: int) -> None:
-    """Weigh own and incoming edges of a row block; `extra` holds edges (row, row, distance) to add."""
+def weigh(job: Job, i: int) -> None:
+    """Weigh own and incoming edges of a row block; degrees."""
     low, high = int(job.bounds[i]), int(job.bounds[i + 1])
     blocks = range(len(job.bounds) - 1)
-    scale = job.shop.vector("gather", len(blocks), "scale")
+    scale = job.shop.vector("gather", len(blocks), "scale").astype(np.float64)
 
     indices, distances = (job.shop.load("gather", i, name) for name in KNN._fields)
     rows = np.repeat(np.arange(low, high, dtype=job.index), indices.shape[1])
-    own = _weights(job, [(rows, indices.ravel(), distances.ravel()), _within(extra, low, high)], scale, low, high)
+    own = _weights(job, [(rows, indices.ravel(), distances.ravel())], scale, low, high)
 
     incoming = []
     for j in blocks:
@@ -258,16 +285,9 @@ def weigh(job: Job, extra: np.ndarray, i: int) -> None:
         cut = slice(*np.searchsorted(to, (low, high)))
         source, length = (job.shop.load("gather", j, name, rows=cut) for name in ("source", "length"))
         incoming.append((to[cut], source, length))
-    turned = _weights(job, [*incoming, _within(extra[:, [1, 0, 2]], low, high)], scale, low, high)
+    turned = _weights(job, incoming, scale, low, high)
 
-    W = symmetric_union(own, turned)
-    job.shop.save("weigh", i, W=W, degree=np.asarray(W.sum(axis=1)).ravel())
-
-
-def _within(edges: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Those of `edges`, (m, 3), that leave from the rows `low` to `high`."""
-    mine = edges[(edges[:, 0] >= low) & (edges[:, 0] < high)]
-    return mine[:, 0].astype(np.int64), mine[:, 1].astype(np.int64), mine[:, 2]
+    _save_weights(job, "weigh", i, symmetric_union(own, turned))
 
 
 def _weights(job: Job, edges: list[Any], scale: np.ndarray, low: int, high: int) -> sparse.csr_matrix:
@@ -275,5 +295,22 @@ def _weights(job: Job, edges: list[Any], scale: np.ndarray, low: int, high: int)
     rows, columns, lengths = (np.concatenate(parts) for parts in zip(*edges, strict=True))
     real = columns >= 0
     rows, columns, lengths = rows[real], columns[real], lengths[real].astype(np.float64)
-    data = gaussian_weights(lengths, scale[rows].astype(np.float64), scale[columns].astype(np.float64))
+    data = gaussian_weights(lengths, scale[rows], scale[columns])
     return sparse.csr_matrix((data, (rows - low, columns)), shape=(high - low, job.n))
+
+
+def join(job: Job, edges: np.ndarray, i: int) -> None:
+    """Add edges, (m, 2) of rows, to a row block of W.
+
+    Each weighs as much as a neighbour at one's own scale, exp(−1): by its length it would weigh nothing.
+    """
+    low, high = int(job.bounds[i]), int(job.bounds[i + 1])
+    both = np.concatenate((edges, edges[:, ::-1]))
+    mine = both[(both[:, 0] >= low) & (both[:, 0] < high)]
+    data = np.full(len(mine), np.exp(-1))
+    extra = sparse.csr_matrix((data, (mine[:, 0] - low, mine[:, 1])), shape=(high - low, job.n))
+    _save_weights(job, "join", i, symmetric_union(job.shop.load("weigh", i, "W"), extra))
+
+
+def _save_weights(job: Job, stage: str, i: int, W: sparse.csr_matrix) -> None:
+    job.shop.save(stage, i, W=W, degree=np.asarray(W.sum(axis=1)).ravel())

@@ -4,11 +4,14 @@ A killed build leaves the files of finished blocks, and the next one goes on fro
 says which points and settings they are of.
 """
 
+import fcntl
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -60,14 +63,14 @@ class Workshop:
     def load(self, stage: str, block: int, name: str, *, rows: slice | None = None) -> Any:
         """Read an array of a block: mapped, and only `rows` of it if they are given."""
         stem = os.path.join(self.path(stage, block), name)
-        if os.path.exists(f"{stem}.npz"):
-            matrix = sparse.csr_matrix(sparse.load_npz(f"{stem}.npz"))
-            return matrix if rows is None else matrix[rows]
         try:
+            if os.path.exists(f"{stem}.npz"):
+                matrix = sparse.csr_matrix(sparse.load_npz(f"{stem}.npz"))
+                return matrix if rows is None else matrix[rows]
             array = np.load(f"{stem}.npy", mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise StoreCorrupt(
-                f"{stem}.npy: cannot be read ({error}); start the build over with resume=False"
+                f"{stem}: cannot be read ({error}); start the build over with resume=False"
             ) from error
         return array if rows is None else np.asarray(array[rows])
 
@@ -84,9 +87,31 @@ class Workshop:
         """Whether all blocks of a stage were made."""
         return os.path.exists(os.path.join(self.folder, f"{stage}.done"))
 
+    def undo(self, stage: str) -> None:
+        """Forget a stage, so that it is done again."""
+        self.drop(stage)
+        with suppress(FileNotFoundError):
+            os.remove(os.path.join(self.folder, f"{stage}.done"))
+
     def drop(self, stage: str) -> None:
         """Remove what a stage left, once nothing needs it."""
         shutil.rmtree(os.path.join(self.folder, stage), ignore_errors=True)
+
+
+@contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """Refuse a second build in the same folder while the body runs."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"{folder}: is in the way of the build; move it away")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{folder}: another build is writing here; wait for it, or choose another out"
+            ) from None
+        yield
 
 
 def open_workshop(
@@ -107,17 +132,27 @@ def open_workshop(
         The folder holds a build begun with other settings, and `resume` would mix the two.
     """
     note = os.path.join(folder, "plan.json")
-    if os.path.isdir(folder) and not os.path.exists(note) and os.listdir(folder):
+    ours = {"plan.json.partial", "lock"}
+    if (
+        os.path.exists(folder)
+        and not os.path.exists(note)
+        and (not os.path.isdir(folder) or set(os.listdir(folder)) - ours)
+    ):
         raise InputError(f"{folder}: is in the way of the build and not a build of ours; move it away")
     if not resume:
-        shutil.rmtree(folder, ignore_errors=True)
+        for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+            if entry.name != "lock":
+                shutil.rmtree(entry.path) if entry.is_dir() else os.remove(entry.path)
     if not os.path.exists(note):
         os.makedirs(folder, exist_ok=True)
         with open(f"{note}.partial", "w", encoding="utf-8") as file:
             json.dump({**settings, **derived}, file)
         os.rename(f"{note}.partial", note)
-    with open(note, encoding="utf-8") as file:
-        begun = json.load(file)
+    try:
+        with open(note, encoding="utf-8") as file:
+            begun = json.load(file)
+    except ValueError as error:
+        raise StoreCorrupt(f"{note}: cannot be read ({error}); pass resume=False to start over") from error
     differ = [
         f"{key} was {begun.get(key)}, is {settings[key]}" for key in settings if begun.get(key) != settings[key]
     ]

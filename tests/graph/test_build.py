@@ -17,10 +17,11 @@ from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 from pyarrow import parquet
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 import snmf_dist
-from snmf_dist import errors
-from snmf_dist.graph import build, stages
+from snmf_dist import errors, storage
+from snmf_dist.graph import build, prepare
 from tests import oracle
 from tests.helpers import data_file
 
@@ -38,9 +39,8 @@ def dense(graph):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Several blocks of points, small cells and samples, so that a small set goes through every stage."""
-    monkeypatch.setattr(build, "INPUT_BYTES", 4 * 3 * 150)
-    monkeypatch.setattr(stages, "SMALL_CELL", 10_000)
-    monkeypatch.setattr(build, "SAMPLE_ROWS", 300)
+    monkeypatch.setattr(prepare, "INPUT_BYTES", 4 * 3 * 150)
+    monkeypatch.setattr(prepare, "SAMPLE_ROWS", 300)
 
 
 def in_cells(points, out, cells=4, **options):
@@ -65,7 +65,7 @@ def test_cosine_is_euclidean_between_rows_of_unit_length(tmp_path):
 
 
 def test_sparse_points_give_the_graph_of_the_dense_ones(tmp_path, small_parts, monkeypatch):
-    monkeypatch.setattr(build, "INPUT_BYTES", 4 * 200 * 100)
+    monkeypatch.setattr(prepare, "INPUT_BYTES", 4 * 200 * 100)
     points = sparse.random(300, 40, density=0.2, random_state=1, format="csr") + sparse.eye_array(300, 40)
     one = snmf_dist.build_graph(sparse.csr_matrix(points), tmp_path / "s.zarr", metric="cosine")
     two = snmf_dist.build_graph(points.toarray(), tmp_path / "d.zarr", metric="cosine")
@@ -81,6 +81,52 @@ def test_the_graph_of_duplicates_and_an_isolated_point_is_the_formula_too(tmp_pa
     assert_allclose(dense(graph), oracle.similarity_graph(points)[1], atol=1e-7)
 
 
+OFFSETS = {
+    "far from the origin": X * 1e-3 + 1e6,
+    "float32 far from the origin": (X + 1e4).astype("f4"),
+    "places in a city": (X * 0.01 + [52.5, 13.4, 0]).astype("f4"),
+    "times of a day": (1_700_000_000 + 20_000 * X[:, :1]).astype(np.int64),
+    "big-endian": (X + 1e3).astype(">f8"),
+    "huge": X * 1e155,
+    "huge float32": (X * 1e30).astype("f4"),
+    "tiny": (X * 1e-25).astype("f4"),
+    "bytes": (30 * X).astype("i1"),
+    "float16": X.astype("f2"),
+}
+
+
+@pytest.mark.parametrize("case", OFFSETS)
+def test_neither_place_nor_scale_nor_type_of_the_points_costs_digits(tmp_path, case):
+    points = OFFSETS[case]
+    graph = snmf_dist.build_graph(points, tmp_path / "g.zarr", neighbors=8)
+    plain = points.astype(float) / np.abs(points.astype(float)).max()
+    W, A = oracle.similarity_graph(plain - plain.mean(axis=0), q=8)
+    if case in ("bytes", "times of a day"):  # equal distances: which of them are listed is open
+        assert abs(graph.nnz / np.count_nonzero(W) - 1) < 0.1
+    else:
+        assert_allclose(dense(graph), A, atol=1e-3)
+
+
+@pytest.mark.parametrize("case", ["huge", "huge float32", "tiny"])
+def test_the_scale_of_the_points_means_nothing_to_cosine(tmp_path, case):
+    graph = snmf_dist.build_graph(OFFSETS[case], tmp_path / "g.zarr", metric="cosine", neighbors=8)
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert_allclose(dense(graph), oracle.similarity_graph(units, q=8)[1], atol=1e-3)
+
+
+def test_cells_do_not_lose_digits_far_from_the_origin(tmp_path, small_parts):
+    graph = in_cells(X + 1e4, tmp_path / "g.zarr", replication=4)
+    assert_allclose(dense(graph), oracle.similarity_graph(X)[1], atol=1e-4)
+
+
+def test_a_heap_of_duplicates_in_a_cloud_stays_in_it(tmp_path):
+    points = np.concatenate((X[:, :2], np.zeros((20, 2))))
+    graph = snmf_dist.build_graph(points, tmp_path / "g.zarr")
+    assert np.count_nonzero(dense(graph)[400:, :400])
+    assert connected_components(graph.read_rows(0, graph.n))[0] == graph.block["made"]["components"] == 1
+    assert graph.block["made"]["zero_scale_rows"] == 20
+
+
 @pytest.mark.filterwarnings("ignore::snmf_dist.errors.GraphWarning")
 def test_duplicates_and_far_points_are_counted_and_never_nan(tmp_path):
     points = np.concatenate((X, np.repeat(X[:3], 12, axis=0), [[1e6, 0, 0]]))
@@ -89,6 +135,7 @@ def test_duplicates_and_far_points_are_counted_and_never_nan(tmp_path):
     assert np.isfinite(A).all()
     assert (A[0, 400:412] > 0).sum() >= 8  # some of the twelve copies of row 0
     assert graph.block["zero_degree"] == 1  # the far point: its weights underflow
+    assert connected_components(graph.read_rows(0, graph.n))[0] == graph.block["made"]["components"]
     assert A[-1].sum() == 0
     graph.validate(deep=True)
 
@@ -180,6 +227,8 @@ def test_components_are_counted_and_joined_on_request(tmp_path):
     assert joined.block["made"]["components"] == 1
     assert joined.block["made"]["joined"] == 5
     joined.validate(deep=True)
+    for graph, parts in ((apart, 6), (joined, 1)):
+        assert connected_components(graph.read_rows(0, graph.n))[0] == parts
 
 
 def test_many_components_warn(tmp_path):
@@ -267,8 +316,8 @@ def test_a_full_disk_in_a_stage_leaves_nothing_half_believed(tmp_path, small_par
     monkeypatch.undo()
     assert not (tmp_path / "g.zarr").exists()
     assert not [name for name in os.listdir(tmp_path / "g.zarr.build/weigh") if "partial" in name]
-    monkeypatch.setattr(build, "INPUT_BYTES", 4 * 3 * 150)
-    monkeypatch.setattr(build, "SAMPLE_ROWS", 300)
+    monkeypatch.setattr(prepare, "INPUT_BYTES", 4 * 3 * 150)
+    monkeypatch.setattr(prepare, "SAMPLE_ROWS", 300)
     graph = in_cells(X, tmp_path / "g.zarr", block_rows=90)
     graph.validate(deep=True)
 
@@ -313,6 +362,11 @@ BAD = {
     "metric": ({"points": X, "metric": "manhattan"}, "metric is 'manhattan'; expected"),
     "pca": ({"points": X, "pca": 3}, "pca is 3; expected less than"),
     "replication": ({"points": X, "replication": 0.5}, "replication is 0.5; expected at least 1"),
+    "no replication": ({"points": X, "replication": "two"}, "replication is 'two'; expected a number"),
+    "large seed": ({"points": X, "seed": 2**40}, "seed is 1099511627776; expected 0 to"),
+    "exact": ({"points": X, "exact": "no"}, "exact is 'no'; expected one of True, False"),
+    "masked": ({"points": np.ma.masked_less(X, 0)}, "masked array"),
+    "unknown chunks": ({"points": da.from_array(X)[da.from_array(X[:, 0]) > 0]}, "unknown shape"),
     "memory": ({"points": X, "memory_limit": "lots"}, "memory_limit is 'lots'; expected bytes"),
     "little memory": ({"points": X, "memory_limit": "100MB"}, "memory_limit is 100 MB; expected at least"),
 }
@@ -323,7 +377,7 @@ def test_bad_points_and_settings_are_refused_in_words(tmp_path, case):
     options, words = BAD[case]
     with pytest.raises(errors.InputError, match=words):
         snmf_dist.build_graph(out=tmp_path / "g.zarr", **options)
-    assert not (tmp_path / "g.zarr").exists()
+    assert os.listdir(tmp_path) == []
 
 
 def test_bad_paths_are_refused_in_words(tmp_path):
@@ -378,3 +432,89 @@ def test_a_killed_process_leaves_a_build_that_resumes(tmp_path):
 def test_order_is_a_permutation_of_the_input(tmp_path, small_parts):
     graph = in_cells(X, tmp_path / "g.zarr")
     assert_array_equal(np.sort(graph.order), np.arange(400))
+
+
+def test_bad_files_are_refused_in_words(tmp_path):
+    np.save(tmp_path / "object.npy", np.array([{}, {}]), allow_pickle=True)
+    for name in ("torn.npy", "torn.npz", "torn.parquet"):
+        (tmp_path / name).write_bytes(b"nonsense")
+    (tmp_path / "folder.npy").mkdir()
+    for name in ("object.npy", "torn.npy", "torn.npz", "torn.parquet", "folder.npy"):
+        with pytest.raises(errors.InputError, match="cannot be read as points"):
+            snmf_dist.build_graph(tmp_path / name, tmp_path / "g.zarr")
+    parquet.write_table(pa.table({"a": [1, None, 3], "b": [1, 2, 3]}), tmp_path / "null.parquet")
+    with pytest.raises(errors.InputError, match=r"columns \['a'\] have empty cells"):
+        snmf_dist.build_graph(tmp_path / "null.parquet", tmp_path / "g.zarr")
+
+
+def test_repeated_entries_of_sparse_points_are_added_up(tmp_path):
+    points = sparse.csr_matrix(np.abs(X))
+    halves = sparse.csr_matrix(
+        (np.repeat(points.data / 2, 2), np.repeat(points.indices, 2), points.indptr * 2), shape=points.shape
+    )
+    graph = snmf_dist.build_graph(halves, tmp_path / "h.zarr")
+    assert_allclose(dense(graph), oracle.similarity_graph(np.abs(X))[1], atol=1e-6)
+
+
+def test_dask_blocks_that_give_fewer_rows_than_promised_are_refused(tmp_path):
+    short = da.from_array(X, chunks=(100, 3)).map_blocks(lambda block: block[:-1], dtype=float)
+    with pytest.raises(errors.InputError, match="gave 396 rows but promised 400"):
+        snmf_dist.build_graph(short, tmp_path / "g.zarr")
+
+
+def test_a_second_build_to_the_same_place_is_refused_while_the_first_runs(tmp_path):
+    def meanwhile(stage, done, total):
+        with pytest.raises(errors.InputError, match="another build is writing here"):
+            snmf_dist.build_graph(X, tmp_path / "g.zarr")
+
+    snmf_dist.build_graph(X, tmp_path / "g.zarr", progress=meanwhile).validate(deep=True)
+
+
+def test_points_that_change_during_the_build_are_noticed(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+
+    def change(stage, done, total):
+        if stage == "weigh":
+            np.save(tmp_path / "x.npy", X + 1)
+
+    with pytest.raises(errors.InputError, match="changed during the build"):
+        snmf_dist.build_graph(tmp_path / "x.npy", tmp_path / "g.zarr", progress=change)
+    assert not (tmp_path / "g.zarr").exists()
+
+
+@pytest.mark.parametrize("moment", ["finish_group", "write_vector", "replacing"])
+def test_a_build_killed_in_its_last_steps_resumes(tmp_path, monkeypatch, moment):
+    """Cut off after the named step: the attributes, a vector, or the move into place."""
+    real = getattr(storage, moment)
+
+    def killed(*given, **options):
+        result = real(*given, **options)
+        if moment == "replacing":
+            with result as place:
+                os.makedirs(place)
+        raise Killed
+
+    monkeypatch.setattr(storage, moment, killed)
+    with pytest.raises(Killed):
+        snmf_dist.build_graph(X, tmp_path / "g.zarr", overwrite=moment == "replacing")
+    monkeypatch.undo()
+    if (tmp_path / "g.zarr").exists():
+        os.rmdir(tmp_path / "g.zarr")
+    if moment == "replacing":
+        os.rename(tmp_path / "g.zarr.build/graph.zarr", tmp_path / "lost.zarr")
+    graph = snmf_dist.build_graph(X, tmp_path / "g.zarr")
+    graph.validate(deep=True)
+    assert_allclose(dense(graph), oracle.similarity_graph(X)[1], atol=1e-7)
+    assert not (tmp_path / "g.zarr.build").exists()
+
+
+def test_a_torn_file_of_a_build_is_named(tmp_path):
+    def cut(stage, done, total):
+        if stage == "weigh":
+            raise Killed
+
+    with pytest.raises(Killed):
+        snmf_dist.build_graph(X, tmp_path / "g.zarr", progress=cut)
+    (tmp_path / "g.zarr.build/gather/0/scale.npy").write_bytes(b"")
+    with pytest.raises(errors.StoreCorrupt, match=r"gather/0/scale: cannot be read .*resume=False"):
+        snmf_dist.build_graph(X, tmp_path / "g.zarr")

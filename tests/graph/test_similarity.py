@@ -28,8 +28,8 @@ def test_too_many_neighbours_are_refused():
 
 
 def test_duplicates_weigh_one_and_are_never_nan():
-    weights = gaussian_weights(np.array([0.0, 2.0]), np.array([0.0, 0.0]), np.array([0.0, 1.0]))
-    assert weights.tolist() == [1.0, 0.0]
+    weights = gaussian_weights(np.array([0.0, 2.0, 2.0]), np.array([0.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+    assert_allclose(weights, [1.0, np.exp(-4), 0.0])  # the other end's scale stands in for one that is 0
 
 
 def test_a_scale_of_zero_gives_way_to_the_nearest_distance_above_it():
