@@ -15,9 +15,9 @@ from snmf_dist import Status, errors
 from tests.helpers import planted_graph
 
 BAD = {
-    "k = 0": ({"k": 0}, "k is 0; expected 1 to 90, the rows of"),
-    "k < 0": ({"k": -3}, "k is -3; expected 1 to 90"),
-    "k > n": ({"k": 91}, "k is 91; expected 1 to 90"),
+    "k = 0": ({"k": 0}, "k is 0; expected at least 1"),
+    "k < 0": ({"k": -3}, "k is -3; expected at least 1"),
+    "k > n": ({"k": 91}, "k is 91; expected 1 to 90, the rows of"),
     "k = 2.5": ({"k": 2.5}, "k is 2.5; expected a whole number"),
     "rho = 0": ({"rho": 0}, "rho is 0.0; expected a finite number above 0"),
     "rho < 0": ({"rho": -0.1}, "rho is -0.1; expected a finite number above 0"),

@@ -102,7 +102,7 @@ def test_check_finds_a_torn_block(run, store):
     ("arguments", "words"),
     [
         (("fit", "none.zarr", "-k", 3, "--out", "r.zarr"), "no such file or directory; check the path"),
-        (("fit", "g.zarr", "-k", 0, "--out", "r.zarr"), "k is 0; expected 1 to 90"),
+        (("fit", "g.zarr", "-k", 0, "--out", "r.zarr"), "k is 0; expected at least 1"),
         (("fit", "g.zarr", "-k", 3, "--rho", -1, "--out", "r.zarr"), "rho is -1.0; expected"),
         (("fit", "g.zarr", "-k", 3), "Missing option '--out'"),
         (("fit", "g.zarr", "-k", 3, "--out", "r.zarr", "--labels", "none.txt"), "path of the labels"),

@@ -60,10 +60,8 @@ def search(queries: Any, numbers: np.ndarray, blocks: Iterable[tuple[int, Any]],
         How many.
     """
     m, d = queries.shape
-    queries = queries.astype(np.float64)
     best = KNN(np.full((m, q), -1), np.full((m, q), np.inf))
     for first, rows in blocks:
-        rows = rows.astype(np.float64)  # the product below loses the digits of points close together
         squares = _squares(rows)
         step = max(1, TILE_ENTRIES // max(rows.shape[0], (q + MARGIN) * d))
         for start in range(0, m, step):
@@ -92,12 +90,13 @@ def _nearest_in_block(X: Any, numbers: np.ndarray, rows: Any, squares: np.ndarra
 
 
 def _distances(X: Any, rows: Any, near: np.ndarray) -> np.ndarray:
-    """Euclidean distances of each row of X to the rows of `near`."""
+    """Euclidean distances of each row of X to the rows of `near`, in float64."""
     if sparse.issparse(X):
         m, take = near.shape
-        difference = X[np.repeat(np.arange(m), take)] - rows[near.ravel()]
+        left, right = X[np.repeat(np.arange(m), take)], rows[near.ravel()]
+        difference = left.astype(np.float64) - right.astype(np.float64)
         return np.sqrt(_squares(difference)).reshape(m, take)
-    difference = X[:, None, :] - rows[near]
+    difference = X[:, None, :].astype(np.float64) - rows[near]
     return np.sqrt(np.einsum("ijk,ijk->ij", difference, difference))
 
 
