@@ -49,7 +49,7 @@ def test_graph_builds_from_points_and_prints_the_audit(run, tmp_path):
     done = run("graph", tmp_path / "x.npy", tmp_path / "g.zarr", "--neighbors", 8, "--metric", "cosine")
     assert done.exit_code == 0, done.output
     for line in (
-        "connect: 1 done",
+        "look: 1 done",
         "made: recall            1.0",
         "made: metric            cosine",
         "made: neighbors",

@@ -67,7 +67,8 @@ def build_graph(
     points : str, path-like, ndarray, dask.array.Array or CSR matrix, shape (n, d)
         A path may be a Zarr array (or its URL), ``.npy``, ``.npz`` or ``.parquet``.
     out : str or path-like
-        Where to write. Files of the build are kept in ``<out>.build`` until it is done.
+        Where to write. Files of the build are kept in ``<out>.build`` until it is done; for a URL, under its
+        name in the working directory.
     neighbors : int, optional
         q; by default ⌊log₂ n⌋ + 1, as in the paper.
     scale_neighbor : int, default 7
@@ -136,7 +137,8 @@ def build_graph(
         return old
     derived = plan_cells(settings, memory_limit)
     with alone_in(_folder(path)):
-        shop, settings = open_workshop(_folder(path), settings, derived, resume=resume)
+        asked = {**settings, "memory_limit": memory_limit}
+        shop, settings = open_workshop(_folder(path), asked, derived, resume=resume)
         made = _build(source, shop, settings, path, progress or silent, begin=begin, options=storage_options)
         if not storage.is_url(path):
             with storage.replacing(path, KIND, overwrite=overwrite) as fresh:
@@ -170,11 +172,11 @@ def _build(
             shutil.rmtree(shop.folder, ignore_errors=True)
         raise
     cells, order = _order(job, tell, settings)
-    _each(shop, "connect", partial(stages.connect, job), cells, tell, at_once=at_once if job.exact else 1)
+    _each(shop, "look", partial(stages.look, job), cells, tell, at_once=at_once if job.exact else 1)
     shop.drop("assign")
     blocks = len(job.bounds) - 1
     _each(shop, "gather", partial(stages.gather, job, cells), blocks, tell, at_once=at_once)
-    shop.drop("connect")
+    shop.drop("look")
     _each(shop, "weigh", partial(stages.weigh, job), blocks, tell, at_once=at_once)
 
     audit, stage = _audit(job, order, tell, settings)
@@ -228,7 +230,7 @@ def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.
         starts=np.array(shop.load("partition", 0, "starts")),
         reach=float(shop.load("partition", 0, "reach")),
     )
-    if not shop.finished("connect"):
+    if not shop.finished("look"):
         _each(shop, "assign", partial(stages.assign, job, partition), blocks, tell, at_once=settings["at_once"])
     if not shop.finished("order"):
         leaf_of = [np.asarray(shop.load("assign", b, "leaf")) for b in range(blocks)]

@@ -4,7 +4,7 @@
 `check`       a block of points: is every number finite; its checksum
 `draw`        a block of points: a sample of it
 `assign`      a block of points: the cells of its rows, and the rows sorted by cell
-`connect`     a cell: neighbours of its rows among its rows (or, exactly, a block among all)
+`look`        a cell: neighbours of its rows among its rows (or, exactly, a block among all)
 `gather`      a row block: its rows' lists from all cells, merged; scales; edges turned round
 `weigh`       a row block: own and incoming edges, weighed; degrees
 `join`        a row block: the edges that join small components added
@@ -190,7 +190,7 @@ def assign(job: Job, partition: Partition, b: int) -> None:
     )
 
 
-def connect(job: Job, c: int) -> None:
+def look(job: Job, c: int) -> None:
     """Find neighbours of the rows of a cell among them; written in order of row."""
     if job.exact:
         rows = np.arange(job.inputs[c], job.inputs[c + 1])
@@ -202,7 +202,7 @@ def connect(job: Job, c: int) -> None:
         by_row = np.argsort(rows)
         rows, near = rows[by_row], KNN(*(part[by_row] for part in near))
     job.shop.save(
-        "connect",
+        "look",
         c,
         rows=rows,
         indices=near.indices.astype(job.index),
@@ -242,10 +242,10 @@ def gather(job: Job, cells: int, i: int) -> None:
         np.full((high - low, job.width), np.inf, dtype=job.length),
     )
     for c in range(cells):
-        rows = job.shop.load("connect", c, "rows")
+        rows = job.shop.load("look", c, "rows")
         cut = slice(*np.searchsorted(rows, (low, high)))
         at = np.asarray(rows[cut]) - low
-        found = KNN(*(job.shop.load("connect", c, name, rows=cut) for name in KNN._fields))
+        found = KNN(*(job.shop.load("look", c, name, rows=cut) for name in KNN._fields))
         fresh = near.indices[at, 0] < 0
         merged = merge(
             KNN(*(part[at[~fresh]] for part in near)), KNN(*(part[~fresh] for part in found)), job.width

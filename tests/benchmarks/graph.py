@@ -85,7 +85,7 @@ def million(folder: str, n: int, limit: str, replication: float, *, rival: bool)
     print(f"  CPU                  {found['cpu']:.1f} s, wall {found['made']['seconds']:.1f} s")
     print("    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in found["stages"].items()))
     print("    GB up to " + ", ".join(f"{stage} {rss:.2f}" for stage, rss in found["peak"].items()))
-    nn = found["stages"]["connect"]
+    nn = found["stages"]["look"]
     print(f"  other stages         {(found['cpu'] - nn) / nn:.2f} x NNDescent")
     print(f"  peak RSS             {ours.rss / 1e9:.2f} GB ({ours.rss / 2**30:.2f} GiB)")
     print(f"  in diagonal blocks   {found['diagonal']:.3f} of entries, {found['blocks']} blocks")

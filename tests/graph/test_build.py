@@ -245,7 +245,7 @@ def test_low_recall_warns_and_says_what_to_raise(tmp_path, small_parts):
 
 # A build that is killed goes on where it was.
 
-STAGES = ["sample", "assign", "connect", "gather", "weigh", "write"]
+STAGES = ["sample", "assign", "look", "gather", "weigh", "write"]
 
 
 class Killed(Exception):
@@ -291,8 +291,9 @@ def test_changed_points_or_settings_are_not_mixed_into_an_unfinished_build(tmp_p
 
     with pytest.raises(Killed):
         snmf_dist.build_graph(tmp_path / "x.npy", tmp_path / "g.zarr", progress=cut)
-    with pytest.raises(errors.InputError, match=r"neighbors was 9, is 5.*resume=False"):
-        snmf_dist.build_graph(tmp_path / "x.npy", tmp_path / "g.zarr", neighbors=5)
+    for other, words in (({"neighbors": 5}, "neighbors was 9, is 5"), ({"memory_limit": "2GB"}, "is 2GB")):
+        with pytest.raises(errors.InputError, match=rf"{words}.*resume=False"):
+            snmf_dist.build_graph(tmp_path / "x.npy", tmp_path / "g.zarr", **other)
     changed = X.copy()
     changed[217, 1] += 1
     np.save(tmp_path / "x.npy", changed)
