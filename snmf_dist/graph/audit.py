@@ -61,20 +61,22 @@ def _ranked(of: np.ndarray) -> Components:
 
 
 def edges_of(job: Job, stage: str) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-    """The entries of all row blocks of W: those that weigh anything."""
+    """The entries of all row blocks of W above the diagonal: those that weigh anything, once."""
     for i in range(len(job.bounds) - 1):
         W = job.shop.load(stage, i, "W")
-        yield np.repeat(np.arange(job.bounds[i], job.bounds[i + 1]), np.diff(W.indptr)), W.indices
+        rows = np.repeat(np.arange(job.bounds[i], job.bounds[i + 1], dtype=job.index), np.diff(W.indptr))
+        above = rows < W.indices
+        yield rows[above], W.indices[above]
 
 
-def measure_recall(job: Job, row_of: np.ndarray) -> float:
+def measure_recall(job: Job, row_of: np.ndarray, *, at_once: int) -> float:
     """Share of the true `q` nearest neighbours that the lists hold, on about a thousand sampled rows.
 
     A neighbour counts if it is no farther than the true q-th: ties are not misses.
     """
     ids = np.sort(np.random.default_rng(job.seed).choice(job.n, min(SAMPLE, job.n), replace=False))
     queries = _take(job, ids)
-    parts = run_tasks(_Search(job, queries, ids), range(len(job.inputs) - 1))
+    parts = run_tasks(_Search(job, queries, ids), range(len(job.inputs) - 1), threads=at_once)
     true = parts[0]
     for part in parts[1:]:
         true = merge(true, part, job.q)

@@ -267,7 +267,7 @@ def _audit(job: Job, order: np.ndarray, tell: Progress, settings: dict[str, Any]
     tell("audit", 0, 2)
     row_of = np.empty(job.n, dtype=np.int64)
     row_of[order] = np.arange(job.n)
-    recall = 1.0 if job.exact else measure_recall(job, row_of)
+    recall = 1.0 if job.exact else measure_recall(job, row_of, at_once=settings["at_once"])
     tell("audit", 1, 2)
     components = find_components(job.n, edges_of(job, "weigh"))
     tell("audit", 2, 2)
