@@ -3,12 +3,14 @@
 Alone in importing distributed. Without a client everything runs on threads of this process.
 """
 
+import ctypes
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -159,6 +161,7 @@ def run_tasks(
         Told how many are finished, after each.
     """
     client = current_client()
+    f = _Tidy(f)
     results: dict[int, Any] = {}
     with ExitStack() as stack:
         if client is None:
@@ -180,6 +183,24 @@ def run_tasks(
             for future in futures:  # after an error the rest is not worth waiting for
                 future.cancel()
     return [results[i] for i in range(len(items))]
+
+
+@dataclass(frozen=True)
+class _Tidy:
+    """Calls a function, then gives the memory it freed back to the system.
+
+    glibc keeps what threads free; a build that goes through many large arrays would swell by half.
+    """
+
+    f: Callable[[Any], Any]
+
+    def __call__(self, item: Any) -> Any:
+        try:
+            return self.f(item)
+        finally:
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
 
 
 def cores() -> int:

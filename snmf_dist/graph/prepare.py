@@ -72,7 +72,9 @@ def checksum(job: Job) -> str:
 
 def _look(job: Job, tell: Progress) -> list[stages.Glance]:
     blocks = len(job.inputs) - 1
-    return cluster.run_tasks(partial(stages.check, job), range(blocks), done=lambda k: tell("check", k, blocks))
+    return cluster.run_tasks(
+        partial(stages.check, job), range(blocks), threads=1, done=lambda k: tell("check", k, blocks)
+    )
 
 
 def _combined(crcs: list[int]) -> str:

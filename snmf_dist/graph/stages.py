@@ -164,7 +164,8 @@ def check(job: Job, b: int) -> Glance:
     crc = 0
     for part in (raw.data, raw.indices, raw.indptr) if lone else (raw,):
         crc = zlib.crc32(np.ascontiguousarray(part).data, crc)
-    largest = float(np.abs((raw.data if lone else raw).astype(np.float64)).max(initial=0))
+    values = raw.data if lone else raw
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     return Glance(crc, np.asarray(raw.sum(axis=0, dtype=np.float64)).ravel(), largest)
 
 
