@@ -57,7 +57,7 @@ def is_url(path: str) -> bool:
 def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r") -> zarr.Group:
     """Open whatever Zarr group is at `path`."""
     try:
-        return zarr.open_group(path, mode=mode, storage_options=_plain(options))
+        return zarr.open_group(path, mode=mode, storage_options=plain(options))
     except zarr.errors.ContainsArrayError:
         raise NotOurStore(
             f"{path}: found a Zarr array, expected a store of snmf_dist; if it holds points, build their graph "
@@ -116,7 +116,7 @@ def kind_of(group: zarr.Group) -> str | None:
 def create_group(path: str, kind: str, *, options: Options = None) -> zarr.Group:
     """Start a store of `kind` that does not say ``complete`` yet; what is at `path` is lost."""
     start: Any = {BLOCK: {"kind": kind, "version": VERSION, "complete": False}}
-    return zarr.open_group(path, mode="w", zarr_format=3, attributes=start, storage_options=_plain(options))
+    return zarr.open_group(path, mode="w", zarr_format=3, attributes=start, storage_options=plain(options))
 
 
 def finish_group(group: zarr.Group, kind: str, block: Mapping[str, Any]) -> None:
@@ -202,7 +202,7 @@ def exists(path: str, options: Options = None) -> bool:
     if not is_url(path):
         return os.path.lexists(path)
     try:
-        files, place = fsspec.core.url_to_fs(path, **(_plain(options) or {}))
+        files, place = fsspec.core.url_to_fs(path, **(plain(options) or {}))
         return bool(files.exists(place))
     except Exception as error:
         raise _unreachable(path, error) from error
@@ -257,5 +257,6 @@ def checksum(*arrays: np.ndarray) -> int:
     return crc
 
 
-def _plain(options: Options) -> dict[str, Any] | None:
+def plain(options: Options) -> dict[str, Any] | None:
+    """Options as zarr and fsspec want them: a dict, or None."""
     return dict(options) if options else None

@@ -164,7 +164,7 @@ def _open_path(path: str, columns: Sequence[str] | None, options: storage.Option
 
 def _zarr_array(path: str, options: storage.Options) -> Any:
     try:
-        return zarr.open_array(path, mode="r", storage_options=dict(options) if options else None)
+        return zarr.open_array(path, mode="r", storage_options=storage.plain(options))
     except (FileNotFoundError, ValueError) as error:
         raise InputError(
             f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, .npy, .npz or .parquet"

@@ -146,7 +146,7 @@ def _from_edge_file(
     first_id: int,
     options: storage.Options,
 ) -> Source:
-    plain = dict(options) if options else None
+    plain = storage.plain(options)
     n_edges, low, high = 0, first_id, first_id - 1
     for edges in read_edges(path, columns=columns, options=plain):
         n_edges += len(edges.rows)
