@@ -21,27 +21,10 @@ from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.rows import (
-    Rows,
-    Slices,
-    gather_rows,
-    hold,
-    load_rows,
-    map_rows,
-    rows_like,
-    settle,
-    sum_rows,
-    take_rows,
-)
+from snmf_dist.rows import Rows, gather_rows, hold, in_blocks, load_rows, map_rows, rows_as, take_rows
 from snmf_dist.settings import choice, positive_number, whole_number
-from snmf_dist.solve.admm import ADMM
-from snmf_dist.solve.basis import Basis, leading_basis
-from snmf_dist.solve.kernels import entry_sums, row_labels
-from snmf_dist.solve.loop import Outcome, run
-from snmf_dist.solve.start import kmeans_start, random_start, spectral_start
-
-SOLVERS = {"admm": ADMM}
-INITS = ("random", "spectral", "kmeans")
+from snmf_dist.solve.kernels import row_labels
+from snmf_dist.solve.runs import INITS, PENALTIES, STOPS, Earlier, Found, Graph, solve
 
 
 def fit(
@@ -49,12 +32,15 @@ def fit(
     k: int,
     *,
     solver: str = "admm",
-    rho: float = 0.1,
-    tol: float = 1e-5,
+    init: str | os.PathLike[str] | Solution | np.ndarray = "kmeans",
+    rho: float | str = "auto",
+    stop: str = "auto",
+    tol: float | None = None,
     max_iter: int = 1000,
+    n_init: int = 1,
     seed: int = 0,
-    init: str = "random",
     out: str | os.PathLike[str] | None = None,
+    save_state: bool = False,
     block_rows: int | None = None,
     evaluate_every: int = 10,
     graph_settings: Mapping[str, Any] | None = None,
@@ -74,26 +60,40 @@ def fit(
         if it is there and was made from the same data with the same settings.
     k : int
         Number of clusters, 1 to n.
-    solver : {"admm"}, default "admm"
-        The algorithm: the paper's SNMF_ADMM.
-    rho : float, default 0.1
-        Penalty of ADMM; the paper's value, for a normalised A.
-    tol : float, default 1e-5
-        Stop when ‖ΔX‖/‖X‖ + ‖ΔY‖/‖Y‖ + ‖ΔL‖/‖L‖ is at most this; the paper's value.
+    solver : {"admm", "apg", "hals"}, default "admm"
+        The paper's SNMF_ADMM or SNMF_APG, or column sweeps on the same problem as APG.
+    init : {"kmeans", "spectral", "random"}, array, Solution or path of a result, default "kmeans"
+        Where L begins. "kmeans" refines spectral clustering and gives the best labels; "spectral" turns the
+        leading eigenvectors and reaches the best objective; "random" is the paper's, uniform on
+        [0, 2·sqrt(mean(A)/k)). An array (n, k) in the input's own order is taken as it is. A solution or the
+        path of a saved one is gone on from: exactly, if it holds its solver's state (`save_state`) and was found
+        on this graph by this solver, else from its membership.
+    rho : float or "auto", default "auto"
+        Penalty. "auto" begins ADMM at 0.2 times the largest eigenvalue of A and balances its residuals; for
+        "apg" (1) and "hals" (0.3) times that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
+    stop : {"auto", "kkt", "paper"}, default "auto"
+        "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the
+        first of the paper's criterion, a KKT distance of 1e-4, clusters that have settled (over ten iterations
+        at most 1 % of the labels and 0.05 % of the captured energy changed) and, with ``init="kmeans"``, a
+        fall of the labels' modularity by 1 % below its best, to which the run then goes back.
+    tol : float, optional
+        1e-5, or 1e-4 for ``stop="kkt"``.
     max_iter : int, default 1000
         Stop after so many iterations.
+    n_init : int, default 1
+        Runs, side by side, so that A is read once for all; the one that captures most is returned. Run r begins
+        as one with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r
+        places from the best ("kmeans").
     seed : int, default 0
-        Of the random start.
-    init : {"random", "spectral", "kmeans"}, default "random"
-        "random" is uniform on [0, 2·sqrt(mean(A)/k)). The other two begin at the leading eigenvectors of A
-        (some 30 to 60 products): "spectral" rotates and clips them, "kmeans" takes the clusters of spectral
-        clustering; both need far fewer iterations than a random start and depend little on the seed.
+        Of all that is random.
     out : str or path-like, optional
         Also save the solution here.
+    save_state : bool, default False
+        Save the solver's state too, to go on from later; the result is then up to six times as large.
     block_rows : int, optional
         Rows a block of the state, if not the blocks of the store.
     evaluate_every : int, default 10
-        How often to take objective and KKT distance; each costs half an iteration.
+        How often to take objective, KKT distance and labels; each costs half an iteration or a little more.
     graph_settings : mapping, optional
         Settings of `build_graph`, if `zarr_path` holds points.
     listeners : sequence of Listener, optional
@@ -115,8 +115,8 @@ def fit(
     >>> cliques = scipy.sparse.block_diag([np.ones((4, 4)), np.ones((3, 3))])
     >>> _ = snmf_dist.import_graph(cliques, path)
     >>> solution = snmf_dist.fit(path, 2)
-    >>> solution.status.name, sorted(solution.sizes.tolist())
-    ('CONVERGED', [3, 4])
+    >>> solution.status.converged, sorted(solution.sizes.tolist())
+    (True, [3, 4])
     """
     begin = time.perf_counter()
     k = whole_number("k", k, 1)
@@ -128,14 +128,17 @@ def fit(
         graph,
         k=k,
         solver=solver,
+        init=init,
         rho=rho,
+        stop=stop,
         tol=tol,
         max_iter=max_iter,
+        n_init=n_init,
         seed=seed,
-        init=init,
         block_rows=block_rows,
         evaluate_every=evaluate_every,
     )
+    warm = _given_start(graph, init, settings, storage_options)
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, graph.path, graph.options)
@@ -148,11 +151,12 @@ def fit(
         listener.on_start(dict(settings))
     try:
         with cluster.one_blas_thread(), cluster.explain_losses():
-            outcome, basis = _solve(graph, settings, listeners, place=place)
-            solution = _solution(graph, outcome, basis, settings, begin=begin, place=place)
+            found = _solve(graph, settings, warm, listeners, place=place)
+            solution = _solution(graph, found, settings, begin=begin, place=place)
             status = solution.status
             if result_path is not None:
-                solution = _save(solution, result_path, place, overwrite=overwrite, options=storage_options)
+                saving = {"save_state": save_state, "overwrite": overwrite, "storage_options": storage_options}
+                solution = _save(solution, result_path, place, saving)
     finally:
         for listener in listeners:
             listener.on_end(status)
@@ -160,10 +164,10 @@ def fit(
     return solution
 
 
-def _save(solution: Solution, path: str, place: str, *, overwrite: bool, options: storage.Options) -> Solution:
+def _save(solution: Solution, path: str, place: str, saving: dict[str, Any]) -> Solution:
     """Save, and keep the solution if that fails; what is on a cluster is read from disk from then on."""
     try:
-        solution.save(path, overwrite=overwrite, storage_options=options)
+        solution.save(path, **saving)
     except OSError as error:
         raise ResultNotSaved(
             f"{path}: the result could not be written ({error}); the run is done, and this error's .solution "
@@ -172,7 +176,7 @@ def _save(solution: Solution, path: str, place: str, *, overwrite: bool, options
         ) from error
     if place == "threads":
         return solution
-    return replace(solution, membership=open_solution(path, storage_options=options).membership)
+    return replace(solution, membership=open_solution(path, storage_options=saving["storage_options"]).membership)
 
 
 def _graph(
@@ -199,15 +203,18 @@ def _graph(
 
 def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
     given["k"] = whole_number("k", given["k"], 1, graph.n, why=f", the rows of {graph.path}")
-    for name in ("max_iter", "evaluate_every"):
+    for name in ("max_iter", "evaluate_every", "n_init"):
         given[name] = whole_number(name, given[name], 1)
-    given["seed"] = whole_number("seed", given["seed"], 0, 2**64 - 1)
+    given["seed"] = whole_number("seed", given["seed"], 0, 2**63 - 1)
     if given["block_rows"] is not None:
         given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
-    for name in ("rho", "tol"):
-        given[name] = positive_number(name, given[name])
-    choice("solver", given["solver"], tuple(SOLVERS))
-    choice("init", given["init"], INITS)
+    choice("solver", given["solver"], tuple(PENALTIES))
+    choice("stop", given["stop"], tuple(STOPS))
+    if given["rho"] != "auto":
+        given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
+    given["tol"] = positive_number("tol", STOPS[given["stop"]] if given["tol"] is None else given["tol"])
+    if not (isinstance(given["init"], str) and given["init"] in INITS):
+        given["init"] = _name_start(given["init"], n_init=given["n_init"])
     finest = 10 * float(np.finfo(graph.dtype).eps)
     if given["tol"] < finest:
         warnings.warn(
@@ -220,70 +227,102 @@ def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
     return given
 
 
+def _name_start(init: Any, *, n_init: int) -> str:
+    """Say in a word what the user gave to begin at."""
+    if not isinstance(init, str | os.PathLike | Solution | np.ndarray):
+        raise InputError(
+            f"init is a {type(init).__name__}; expected one of {', '.join(INITS)}, an array (n, k), a Solution or "
+            "the path of a saved one"
+        )
+    if n_init > 1:
+        raise InputError(f"n_init is {n_init}, but init gives one start; leave n_init out, or init")
+    return "array" if isinstance(init, np.ndarray) else "solution"
+
+
+def _given_start(
+    graph: GraphStore, init: Any, settings: dict[str, Any], options: storage.Options
+) -> Solution | np.ndarray | None:
+    """Check the array or solution to begin at; None if the start is to be made."""
+    if settings["init"] in INITS:
+        return None
+    if isinstance(init, str | os.PathLike):
+        path = storage.normal_path(init)
+        if isinstance(init, str) and not storage.exists(path, options):
+            raise InputError(
+                f"init is {init!r}; expected one of {', '.join(INITS)}, or the path of a saved result"
+            )
+        init = open_solution(path, storage_options=options)
+    shape = init.membership.shape if isinstance(init, Solution) else init.shape
+    if shape != (graph.n, settings["k"]):
+        raise InputError(
+            f"init has shape {shape}; expected {(graph.n, settings['k'])}, the rows of the graph by k"
+        )
+    if isinstance(init, np.ndarray):
+        if not np.issubdtype(init.dtype, np.number) or not np.isfinite(init).all() or (init < 0).any():
+            raise InputError("init holds entries that are negative or not finite; a start must be nonnegative")
+        if not init.any():
+            raise InputError("init is all zeros, which no solver leaves; give it some memberships")
+    return init
+
+
 def _solve(
-    graph: GraphStore, settings: dict[str, Any], listeners: Sequence[Listener], *, place: str
-) -> tuple[Outcome, Basis | None]:
-    """Read A once, start, iterate."""
-    bounds = graph.bounds
-    if settings["block_rows"] is not None:
-        bounds = row_bounds(graph.n, graph.nnz, settings["block_rows"])
-    if len(bounds) == 2 and place == "threads":
-        A = graph.read_rows(0, graph.n)  # one block: in memory, without a scheduler
-    else:
-        meta = sparse.csr_matrix((0, 0), dtype=graph.dtype)
-        A = hold(load_rows(graph.reader(), bounds, graph.n, meta=meta))
-    _, (sum_A, norm_A) = settle((), sum_rows(entry_sums, A))
-    L, basis = _start(A, graph, settings, sum_A=float(sum_A), bounds=bounds)
-    outcome = run(
-        SOLVERS[settings["solver"]](rho=settings["rho"]),
-        A,
-        L,
-        norm_A=float(norm_A),
-        tol=settings["tol"],
-        max_iter=settings["max_iter"],
-        evaluate_every=settings["evaluate_every"],
-        products=0 if basis is None else basis.products,
-        listeners=listeners,
-    )
-    return outcome, basis
-
-
-def _start(
-    A: Rows, graph: GraphStore, settings: dict[str, Any], *, sum_A: float, bounds: np.ndarray
-) -> tuple[Rows, Basis | None]:
-    """Where L begins, and the eigenvectors it was made from, if any."""
-    K, seed = settings["k"], settings["seed"]
-    if settings["init"] == "random":
-        return random_start(A, K, seed=seed, sum_A=sum_A, dtype=graph.dtype), None
-    basis = leading_basis(A, K, seed=seed, dtype=graph.dtype)
-    if settings["init"] == "spectral":
-        return spectral_start(basis, K), basis
-    root = np.sqrt(graph.degree).astype(graph.dtype)[:, None]
-    return kmeans_start(basis, K, rows_like(A, Slices(root), 1, dtype=graph.dtype)), basis
-
-
-def _solution(
-    graph: GraphStore,
-    outcome: Outcome,
-    basis: Basis | None,
+    store: GraphStore,
     settings: dict[str, Any],
+    warm: Solution | np.ndarray | None,
+    listeners: Sequence[Listener],
     *,
-    begin: float,
     place: str,
-) -> Solution:
+) -> Found:
+    """Read A once, and solve."""
+    bounds = store.bounds
+    if settings["block_rows"] is not None:
+        bounds = row_bounds(store.n, store.nnz, settings["block_rows"])
+    if len(bounds) == 2 and place == "threads":
+        A = store.read_rows(0, store.n)  # one block: in memory, without a scheduler
+    else:
+        meta = sparse.csr_matrix((0, 0), dtype=store.dtype)
+        A = hold(load_rows(store.reader(), bounds, store.n, meta=meta))
+    graph = Graph(A, store.dtype, store.weight_reader(), 1.0 if store.normalize == "ncut" else None)
+    L = None if warm is None else _in_graph_order(A, store, warm)
+    return solve(graph, settings, L=L, earlier=_earlier(A, store, warm, settings), listeners=listeners)
+
+
+def _in_graph_order(A: Rows, store: GraphStore, start: Solution | np.ndarray) -> Rows:
+    """The start given, in the order and the blocks of the graph store."""
+    L = start.membership if isinstance(start, Solution) else start
+    if store.reordered:
+        L = take_rows(L, store.order)
+    return rows_as(A, L, dtype=store.dtype)
+
+
+def _earlier(A: Rows, store: GraphStore, warm: Any, settings: dict[str, Any]) -> Earlier | None:
+    """The run to go on from, if its state is at hand and is one of this solver on this graph."""
+    if not isinstance(warm, Solution) or warm.state is None:
+        return None
+    if warm.provenance["fingerprint"] != store.fingerprint or warm.settings["solver"] != settings["solver"]:
+        return None
+    state = tuple(rows_as(A, rows, dtype=rows.dtype) for rows in warm.state)
+    return Earlier(state, warm.provenance["rho"], warm.n_iter, warm.n_products)
+
+
+def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begin: float, place: str) -> Solution:
     """Bring labels and membership into the input's own order."""
-    L = outcome.state.L
-    labels = gather_rows(map_rows(row_labels, L)).ravel()
+    best = found.best
+    L = best.state.L
+    labels = gather_rows(map_rows(row_labels, L, width=1, dtype=np.int32)).ravel()
+    spectral = None if found.start.labels is None else gather_rows(found.start.labels).ravel()
     if graph.reordered:
         back = np.argsort(graph.order)
         labels, L = labels[back], take_rows(L, back)
-    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr")
+        spectral = None if spectral is None else spectral[back]
+    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr", "scikit-learn")
     return Solution(
         labels=labels,
-        membership=L,
-        status=outcome.status,
-        history=outcome.history,
+        membership=in_blocks((L,))[0],
+        status=best.ended,
+        history=best.history,
         settings=settings,
+        spectral_labels=spectral,
         provenance={
             "graph": graph.path,
             "fingerprint": graph.fingerprint,
@@ -291,9 +330,15 @@ def _solution(
             "seconds": round(time.perf_counter() - begin, 3),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {name: version(name) for name in packages},
-            "eigenvalues": [] if basis is None else basis.values.tolist(),
+            "eigenvalues": [] if found.basis is None else found.basis.values.tolist(),
+            "products": found.products,
+            "rho": best.rho,
+            "runs": [
+                {"status": one.ended.name, "iterations": one.history[-1].iteration, "captured": one.captured}
+                for one in found.outcomes
+            ],
         },
-        state=outcome.state,
+        state=in_blocks(best.state),
     )
 
 

@@ -6,9 +6,11 @@ memory each word just calls the function; given Dask arrays it describes the wor
 
 =================  ================================================================
 `load_rows`        rows from a function of (start, stop): a store, or a generator
+`rows_like`        the same, in the blocks of other rows; `rows_as` for rows there are
 `map_rows`         a function of aligned row blocks -> rows
-`multiply`         A · B, the one word that needs rows of other blocks
+`multiply`         A · B: with `sum_pairs` the words that need rows of other blocks
 `sum_rows`         a function of aligned row blocks, added up over the blocks
+`sum_pairs`        the same for a function of A's entries and the rows at both their ends
 `central`          a function of small values (K × K, sums), computed once
 `hold`             compute now and keep, where it was made, what many steps will use
 `settle`           start the work described; wait for the numbers
@@ -80,6 +82,15 @@ def rows_like(A: Rows, read: Callable[..., Any], width: int, *, dtype: Any, **sc
     return load_rows(read, bounds_of(A), width, meta=meta, **scalars)
 
 
+def rows_as(A: Rows, rows: Rows, *, dtype: Any) -> Rows:
+    """The same rows, in memory or in blocks as the rows of `A` are."""
+    if not _is_lazy(A):
+        return np.ascontiguousarray(gather_rows(rows), dtype=dtype)
+    if not _is_lazy(rows):
+        return rows_like(A, Slices(np.asarray(rows, dtype=dtype)), rows.shape[1], dtype=dtype)
+    return rows.rechunk((A.chunks[0], -1)).astype(dtype)
+
+
 @dataclass(frozen=True)
 class Slices:
     """Rows of an array in memory, for `load_rows` and `rows_like`; on a cluster it travels with each task."""
@@ -91,10 +102,12 @@ class Slices:
         return self.array[start:stop]
 
 
-def map_rows(f: Callable[..., Any], *blocks: Rows, width: int | None = None, **scalars: Any) -> Rows:
+def map_rows(
+    f: Callable[..., Any], *blocks: Rows, width: int | None = None, dtype: Any = None, **scalars: Any
+) -> Rows:
     """``f(*row blocks, **scalars)`` for each row block; scalars may be results of `central`.
 
-    `width` is the number of columns of the result, if it is not that of the first block.
+    `width` and `dtype` are the number of columns and the type of the result, if not those of the first block.
     """
     if not _is_lazy(blocks[0]):
         return f(*blocks, **scalars)
@@ -105,7 +118,8 @@ def map_rows(f: Callable[..., Any], *blocks: Rows, width: int | None = None, **s
         for i in range(blocks[0].numblocks[0])
     }
     chunks = blocks[0].chunks if width is None else (blocks[0].chunks[0], (width,))
-    return _array(name, tasks, [*blocks, *lazy], chunks, blocks[0]._meta)
+    meta = blocks[0]._meta if dtype is None else np.empty((0, 0), dtype=dtype)
+    return _array(name, tasks, [*blocks, *lazy], chunks, meta)
 
 
 def multiply(A: Rows, B: Rows) -> Rows:
@@ -123,17 +137,20 @@ def sum_rows(f: Callable[..., Any], *blocks: Rows, **scalars: Any) -> Any:
     if not _is_lazy(blocks[0]):
         return f(*blocks, **scalars)
     call, lazy = _bind(f, scalars)
-    name = _name(f)
-    level = [f"{name}-{i}" for i in range(blocks[0].numblocks[0])]
-    tasks: dict[Any, Any] = {
-        key: (call, *((b.name, i, 0) for b in blocks), *(value.key for value in lazy))
-        for i, key in enumerate(level)
-    }
-    while len(level) > 1:
-        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [f"{group[0]}+{len(group)}" for group in groups]
-        tasks.update({key: (_add, group) for key, group in zip(level, groups, strict=True)})
-    return _value(level[0], tasks, [*blocks, *lazy])
+    tasks = [
+        (call, *((b.name, i, 0) for b in blocks), *(value.key for value in lazy))
+        for i in range(blocks[0].numblocks[0])
+    ]
+    return _tree_sum(_name(f), tasks, [*blocks, *lazy])
+
+
+def sum_pairs(f: Callable[..., Any], A: Rows, B: Rows) -> Any:
+    """Sum of ``f(A's block, all rows of B, B's block)`` over the row blocks: for sums over the entries of A."""
+    if not _is_lazy(A):
+        return f(A, B, B)
+    parts = [(B.name, j, 0) for j in range(B.numblocks[0])]
+    tasks = [(_pairs, f, (A.name, i, 0), parts, part) for i, part in enumerate(parts)]
+    return _tree_sum(_name(f), tasks, [A, B])
 
 
 def central(f: Callable[..., Any], *values: Any, **scalars: Any) -> Any:
@@ -215,6 +232,21 @@ def bounds_of(rows: da.Array) -> np.ndarray:
 
 def _multiply(A: sparse.csr_matrix, parts: list[np.ndarray]) -> np.ndarray:
     return A @ (parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+
+def _pairs(f: Callable[..., Any], A: sparse.csr_matrix, parts: list[np.ndarray], own: np.ndarray) -> Any:
+    return f(A, parts[0] if len(parts) == 1 else np.concatenate(parts), own)
+
+
+def _tree_sum(name: str, leaves: list[Any], needs: Sequence[Any]) -> Delayed:
+    """The sum of what the leaf tasks return, in a tree of fixed shape."""
+    level = [f"{name}-{i}" for i in range(len(leaves))]
+    tasks: dict[Any, Any] = dict(zip(level, leaves, strict=True))
+    while len(level) > 1:
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [f"{group[0]}+{len(group)}" for group in groups]
+        tasks.update({key: (_add, group) for key, group in zip(level, groups, strict=True)})
+    return _value(level[0], tasks, needs)
 
 
 def _add(values: list[Any]) -> Any:

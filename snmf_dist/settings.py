@@ -24,10 +24,10 @@ def whole_number(name: str, value: Any, low: int, high: int | None = None, *, wh
     return number
 
 
-def positive_number(name: str, value: Any) -> float:
-    """Return `value` as a float above 0, or say what is wrong."""
+def positive_number(name: str, value: Any, *, or_else: str = "") -> float:
+    """Return `value` as a float above 0, or say what is wrong; `or_else` names a word that is allowed too."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InputError(f"{name} is {value!r}; expected a number")
+        raise InputError(f"{name} is {value!r}; expected a number" + (f" or {or_else}" if or_else else ""))
     try:
         number = float(value)
     except OverflowError:

@@ -99,6 +99,11 @@ class GraphStore:
         """Row sums of W before normalisation, (n,) float64; read from disk at each call."""
         return self._vector("degree")
 
+    def read_degree(self, start: int, stop: int) -> np.ndarray:
+        """Degrees of the rows `start` to `stop`, without those of the others; `validate` checks them all."""
+        degree: Any = self._group["degree"]
+        return np.asarray(degree[start:stop])
+
     @property
     def fingerprint(self) -> str:
         """A short text that changes when any entry, bound or order of the graph does."""
@@ -140,6 +145,10 @@ class GraphStore:
     def reader(self) -> "RowReader":
         """What a task needs to read rows."""
         return RowReader(self.path, self.options, self.fingerprint)
+
+    def weight_reader(self) -> "WeightReader":
+        """A function of (start, stop) for the factors r of W = rAr and the degrees in W, to send to tasks."""
+        return WeightReader(self.path, self.options, self.fingerprint)
 
     def read_rows(self, start: int, stop: int) -> sparse.csr_matrix:
         """Read rows `start` to `stop`, from as many blocks as they span."""
@@ -305,6 +314,22 @@ class RowReader:
     def __call__(self, start: int, stop: int) -> sparse.csr_matrix:
         """Rows `start` to `stop` of A."""
         return open_graph_again(self.path, self.options, self.fingerprint).read_rows(start, stop)
+
+
+@dataclass(frozen=True)
+class WeightReader:
+    """Reads, inside a task, what turns rows of A back into rows of W = rAr: r, and the degree in W."""
+
+    path: str
+    options: storage.Options
+    fingerprint: str
+
+    def __call__(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`, (rows, 2) float64."""
+        store = open_graph_again(self.path, self.options, self.fingerprint)
+        degree = store.read_degree(start, stop)
+        root = np.sqrt(degree) if store.normalize == "ncut" else np.ones_like(degree)
+        return np.stack([root, degree], axis=1)
 
 
 def silent(stage: str, done: int, total: int) -> None:

@@ -6,13 +6,17 @@ Layout, format version 1 (one Zarr v3 group)::
         kind "result", version 1, complete true
         status, settings, provenance
         checksums                  CRC-32 of labels and history; of each chunk of membership
+        state                      names of the arrays of the solver's state, if it was saved
     membership   float (n, K)      L, in the input's own row order; one chunk is some rows whole
     labels       int32 (n,)        argmax of each row, -1 for a row of zeros
+    spectral_labels  int32 (n,)    of plain spectral clustering, if the run began there
+    state-X ...  float (n, K)      the solver's state, in the graph store's row order, if it was saved
     history      float64 (iterations, fields)
                                    attributes["fields"] names the columns (see IterationRecord)
 """
 
 import dataclasses
+from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,6 +43,8 @@ class ResultParts(NamedTuple):
     status: Status
     settings: Mapping[str, Any]
     provenance: Mapping[str, Any]
+    spectral_labels: np.ndarray | None = None
+    state: Any = None
 
 
 def write_result(
@@ -49,11 +55,18 @@ def write_result(
     rows = max(1, min(CHUNK_ENTRIES // K, n))
     with storage.replacing(path, KIND, overwrite=overwrite, options=options) as place:
         group = storage.create_group(place, KIND, options=options)
-        group.create_array("membership", shape=(n, K), dtype=parts.membership.dtype, chunks=(rows, K))
-        chunks = export_rows(parts.membership, _ChunkWriter(place, options), block_rows=rows)
+        state = {} if parts.state is None else {f"state-{k}": v for k, v in parts.state._asdict().items()}
+        checksums: dict[str, Any] = {}
+        for name, array in {"membership": parts.membership, **state}.items():
+            group.create_array(name, shape=(n, K), dtype=array.dtype, chunks=(rows, K))
+            checksums[name] = export_rows(array, _ChunkWriter(place, options, name), block_rows=rows)
         table = np.array([dataclasses.astuple(record) for record in parts.history])
         history = group.create_array("history", data=table)
         history.attrs["fields"] = list(FIELDS)
+        checksums["history"] = storage.checksum(table)
+        checksums["labels"] = storage.write_vector(group, "labels", parts.labels)
+        if parts.spectral_labels is not None:
+            checksums["spectral_labels"] = storage.write_vector(group, "spectral_labels", parts.spectral_labels)
         storage.finish_group(
             group,
             KIND,
@@ -61,11 +74,8 @@ def write_result(
                 "status": parts.status.name,
                 "settings": dict(parts.settings),
                 "provenance": dict(parts.provenance),
-                "checksums": {
-                    "labels": storage.write_vector(group, "labels", parts.labels),
-                    "history": storage.checksum(table),
-                    "membership": chunks,
-                },
+                "state": [] if parts.state is None else list(parts.state._fields),
+                "checksums": checksums,
             },
         )
 
@@ -75,34 +85,43 @@ def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
     group = storage.open_group(path, options)
     block = storage.read_block(group, path, KIND)
     labels, table = (_checked(group, block, name, path) for name in ("labels", "history"))
-    membership = group.get("membership")
-    if not isinstance(membership, zarr.Array) or membership.shape[0] != len(labels):
-        raise StoreCorrupt(f"{path}: membership is missing or of the wrong shape; fit again")
-    (n, K), rows = membership.shape, membership.chunks[0]
+    fields_of_history: Any = group["history"].attrs["fields"]
+    spectral = None
+    if "spectral_labels" in block["checksums"]:
+        spectral = _checked(group, block, "spectral_labels", path)
+    fields = block.get("state", [])
+    state = {name: _stored_rows(group, path, options, f"state-{name}", len(labels)) for name in fields}
     return ResultParts(
-        membership=load_rows(
-            _ChunkReader(path, options, block["checksum"]),
-            [*range(0, n, rows), n],
-            K,
-            meta=np.empty((0, 0), dtype=membership.dtype),
-        ),
+        membership=_stored_rows(group, path, options, "membership", len(labels)),
         labels=labels,
-        history=[_record(row) for row in table],
+        history=[_record(row, fields_of_history) for row in table],
         status=Status[block["status"]],
         settings=block["settings"],
         provenance=block["provenance"],
+        spectral_labels=spectral,
+        state=namedtuple("State", fields)(**state) if fields else None,
     )
+
+
+def _stored_rows(group: zarr.Group, path: str, options: storage.Options, name: str, n: int) -> Rows:
+    """An array of the store as rows, read and checked chunk by chunk when used."""
+    array = group.get(name)
+    if not isinstance(array, zarr.Array) or array.shape[0] != n:
+        raise StoreCorrupt(f"{path}: {name} is missing or of the wrong shape; fit again")
+    reader = _ChunkReader(path, options, name, storage.read_block(group, path, KIND)["checksum"])
+    bounds = [*range(0, n, array.chunks[0]), n]
+    return load_rows(reader, bounds, array.shape[1], meta=np.empty((0, 0), dtype=array.dtype))
 
 
 @dataclass(frozen=True)
 class _ChunkWriter:
     path: str
     options: storage.Options
+    name: str
 
     def __call__(self, start: int, rows: np.ndarray) -> int:
-        group = storage.open_group(self.path, self.options, mode="r+")
-        membership: Any = group["membership"]
-        membership[start : start + len(rows)] = rows
+        array: Any = storage.open_group(self.path, self.options, mode="r+")[self.name]
+        array[start : start + len(rows)] = rows
         return storage.checksum(rows)
 
 
@@ -110,6 +129,7 @@ class _ChunkWriter:
 class _ChunkReader:
     path: str
     options: storage.Options
+    name: str
     checksum: int
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
@@ -117,14 +137,14 @@ class _ChunkReader:
         block = storage.read_block(group, self.path, KIND)
         if block["checksum"] != self.checksum:
             raise StoreCorrupt(f"{self.path}: the result was replaced since it was opened; open it again")
-        membership: Any = group["membership"]
-        crc = block["checksums"]["membership"][start // membership.chunks[0]]
+        array: Any = group[self.name]
+        crc = block["checksums"][self.name][start // array.chunks[0]]
         try:
-            rows = np.asarray(membership[start:stop])
+            rows = np.asarray(array[start:stop])
         except Exception as error:  # codecs raise what they like
-            raise _corrupt(self.path, f"rows {start}:{stop} of membership") from error
+            raise _corrupt(self.path, f"rows {start}:{stop} of {self.name}") from error
         if storage.checksum(rows) != crc:
-            raise _corrupt(self.path, f"rows {start}:{stop} of membership")
+            raise _corrupt(self.path, f"rows {start}:{stop} of {self.name}")
         return rows
 
 
@@ -139,9 +159,9 @@ def _corrupt(path: str, what: str) -> StoreCorrupt:
     return StoreCorrupt(f"{path}: {what} is not what was written; fit again, or restore the result from a copy")
 
 
-def _record(row: np.ndarray) -> IterationRecord:
+def _record(row: np.ndarray, fields: list[str]) -> IterationRecord:
     numbers = {
         name: int(value) if name in ("iteration", "products") else float(value)
-        for name, value in zip(FIELDS, row, strict=True)
+        for name, value in zip(fields, row, strict=True)
     }
     return IterationRecord(**numbers)  # type: ignore[arg-type]

@@ -8,22 +8,28 @@ from enum import Enum
 class Status(Enum):
     """How a run ended; the value is a sentence for the user."""
 
-    CONVERGED = "the change of an iteration fell to tol or below"
-    MAX_ITER = "the iteration limit came first; raise max_iter or loosen tol"
+    CONVERGED = "the memberships stopped moving: an iteration changed them by no more than tol"
+    STATIONARY = "no small change of the memberships would fit the graph better: a local optimum"
+    SETTLED = "the clusters have settled: hardly a label or the fit changed in the last iterations"
+    PEAKED = (
+        "the clusters were at their sharpest and this is that state: further iterations fitted the graph's "
+        "numbers better but cut more of its edges (use stop='kkt' to go on)"
+    )
+    MAX_ITER = "the iteration limit came first; raise max_iter, or accept the clusters as they are"
     DIVERGED = "the numbers overflowed; the last finite state was kept: raise rho, or normalise A"
     COLLAPSED = "every membership became zero; lower rho, or try another seed"
 
     @property
     def converged(self) -> bool:
         """Whether the stopping rule was met."""
-        return self is Status.CONVERGED
+        return self in (Status.CONVERGED, Status.STATIONARY, Status.SETTLED, Status.PEAKED)
 
 
 @dataclass(frozen=True)
 class IterationRecord:
     """The numbers of one iteration.
 
-    The last three need a product with A of their own, so they are taken at the first, every tenth (see
+    Those from `objective` on need a pass over A of their own, so they are taken at the first, every tenth (see
     `fit`'s ``evaluate_every``) and the last iteration, and are NaN between.
 
     Attributes
@@ -33,7 +39,7 @@ class IterationRecord:
     change : float
         The paper's criterion, ‖ΔX‖/‖X‖ + ‖ΔY‖/‖Y‖ + ‖ΔL‖/‖L‖.
     primal, dual : float
-        Residuals of ADMM: how far X and Y are from L, and how far L moved, times ρ.
+        Residuals: how far X and Y (or Z) are from L, and how far L (or Z) moved, times ρ.
     rho : float
         Penalty used in this iteration.
     products : int
@@ -46,6 +52,11 @@ class IterationRecord:
         c = 2 tr(LᵀAL) − ‖LᵀL‖² = ‖A‖² − objective.
     kkt : float
         Relative distance to the optimality conditions; 0 at a stationary point.
+    moved : float
+        Share of the rows whose label is not what it was ten or more iterations before.
+    modularity : float
+        Of the labels (Newman 2006), where it is watched: how many more edges lie within clusters than chance
+        would put there.
     """
 
     iteration: int
@@ -58,6 +69,8 @@ class IterationRecord:
     objective: float = math.nan
     captured: float = math.nan
     kkt: float = math.nan
+    moved: float = math.nan
+    modularity: float = math.nan
 
     @property
     def evaluated(self) -> bool:

@@ -29,12 +29,14 @@ class Solution:
     status : Status
         How the run ended; ``status.value`` is a sentence.
     history : list of IterationRecord
-        One for each iteration.
+        One for each iteration that led to this state.
     settings, provenance : mapping
-        What was asked for; which graph, versions and place it ran on.
+        What was asked for; which graph, versions and place it ran on, the leading eigenvalues, all runs.
+    spectral_labels : ndarray of int32, shape (n,), or None
+        Plain spectral clustering, which ``init="kmeans"`` began at: to compare with.
     state : named tuple or None
-        The solver's last X, Y, L, Lam, Gam, row-blocked and in the graph store's row order; None for
-        a solution read from disk.
+        The solver's last X, Y, L, Lam, Gam (or L, Z), row-blocked and in the graph store's row order; None for
+        a solution that was saved without it.
     """
 
     labels: np.ndarray
@@ -43,6 +45,7 @@ class Solution:
     history: list[IterationRecord]
     settings: Mapping[str, Any]
     provenance: Mapping[str, Any]
+    spectral_labels: np.ndarray | None = field(default=None, repr=False)
     state: Any = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -84,8 +87,18 @@ class Solution:
 
     @property
     def n_products(self) -> int:
-        """Products with A done, those for the objective included."""
-        return self.history[-1].products
+        """Products with A done: for start, iterations and objective, of all runs."""
+        return int(self.provenance.get("products", self.history[-1].products))
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """Status, iterations and captured energy of each of the `n_init` runs."""
+        return list(self.provenance.get("runs", []))
+
+    @property
+    def eigengap(self) -> np.ndarray:
+        """Differences of neighbouring leading eigenvalues, (K−1,); a large one after the j-th speaks for k = j."""
+        return -np.diff(self.provenance.get("eigenvalues") or [])
 
     @property
     def sizes(self) -> np.ndarray:
@@ -113,6 +126,7 @@ class Solution:
         self,
         path: str | os.PathLike[str],
         *,
+        save_state: bool = False,
         overwrite: bool = False,
         storage_options: storage.Options = None,
     ) -> None:
@@ -122,6 +136,8 @@ class Solution:
         ----------
         path : str or path-like
             A local path or a URL; on a cluster, one that all workers see.
+        save_state : bool, default False
+            Write the solver's state too, so that `fit` can go on from it exactly.
         overwrite : bool, default False
             Replace the result at `path`. It stays whole until the new one is.
         storage_options : mapping, optional
@@ -134,6 +150,8 @@ class Solution:
             status=self.status,
             settings=self.settings,
             provenance=self.provenance,
+            spectral_labels=self.spectral_labels,
+            state=self.state if save_state else None,
         )
         write_result(storage.normal_path(path), parts, overwrite=overwrite, options=storage_options)
 

@@ -1,18 +1,28 @@
-"""SNMF by ADMM: Algorithm 2 of the paper."""
+"""SNMF by ADMM: Algorithm 2 of the paper, with a penalty that may follow the residuals."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
 
 from snmf_dist.rows import Rows, central, map_rows, multiply, sum_rows
 from snmf_dist.solve.kernels import (
     dual_ascent,
-    gram,
     positive_mean,
     ridge_inverse,
     ridge_solve,
+    run_grams,
     step_norms,
+    zeros,
 )
-from snmf_dist.solve.stopping import admm_numbers
+from snmf_dist.solve.stopping import StepNumbers, admm_numbers
+
+FIRST_RHO = 0.2  # of `adapt`, times the largest eigenvalue of A
+ADAPT_EVERY = 10  # iterations between two looks at the residuals
+ADAPT_BEYOND = 3.0  # the ratio of the relative residuals that calls for a change
+ADAPT_BY = 1.5
+ADAPT_RANGE = 1000.0  # ρ stays within this factor of where it began
 
 
 class ADMMState(NamedTuple):
@@ -31,26 +41,38 @@ class ADMM:
 
     Parameters
     ----------
-    rho : float, default 0.1
-        Penalty of the two constraints; the paper's value.
+    rho : tuple of float
+        Penalty of the two constraints, one for each run side by side; the paper has 0.1.
+    adapt : bool, default False
+        Let ρ balance the residuals, each relative to what it should be small against (Wohlberg 2017). Λ and Γ
+        are the multipliers themselves, not divided by ρ, so they need no rescaling when it changes.
+    first_rho : float, default 0.2
+        Where an adapting ρ began: it stays within a factor of 1000.
     """
 
-    rho: float = 0.1
+    rho: tuple[float, ...]
+    adapt: bool = False
+    first_rho: float = FIRST_RHO
     products: ClassVar[int] = 2  # products with A in a step
+
+    @property
+    def runs(self) -> int:
+        """Runs side by side."""
+        return len(self.rho)
 
     def init(self, L: Rows) -> ADMMState:
         """Begin at X = Y = L with duals of zero."""
-        zero = map_rows(_zeros, L)
+        zero = map_rows(zeros, L)
         return ADMMState(X=L, Y=L, L=L, Lam=zero, Gam=zero)
 
     def step(self, A: Rows, s: ADMMState) -> ADMMState:
         """One pass through the box of Algorithm 2."""
-        rho = self.rho
+        rho = np.array(self.rho)
 
-        C = central(ridge_inverse, sum_rows(gram, s.Y), rho=rho)
+        C = central(ridge_inverse, sum_rows(run_grams, s.Y, runs=self.runs), rho=rho)
         X = map_rows(ridge_solve, multiply(A, s.Y), s.L, s.Lam, inverse=C, rho=rho)
 
-        D = central(ridge_inverse, sum_rows(gram, X), rho=rho)
+        D = central(ridge_inverse, sum_rows(run_grams, X, runs=self.runs), rho=rho)
         Y = map_rows(ridge_solve, multiply(A, X), s.L, s.Gam, inverse=D, rho=rho)
 
         L = map_rows(positive_mean, X, Y, s.Lam, s.Gam, rho=rho)
@@ -60,10 +82,27 @@ class ADMM:
         return ADMMState(X, Y, L, Lam, Gam)
 
     def watched(self, old: ADMMState, new: ADMMState) -> Any:
-        """`StepNumbers` of the step from `old` to `new`."""
-        squares = sum_rows(step_norms, old.X, new.X, old.Y, new.Y, old.L, new.L)
-        return central(admm_numbers, squares, rho=self.rho)
+        """`StepNumbers` of each run in the step from `old` to `new`."""
+        squares = sum_rows(step_norms, old.X, new.X, old.Y, new.Y, old.L, new.L, new.Lam, new.Gam, runs=self.runs)
+        return central(admm_numbers, squares, rho=np.array(self.rho))
 
+    def keep(self, runs: Sequence[int]) -> Self:
+        """The solver of some of the runs."""
+        return replace(self, rho=tuple(self.rho[r] for r in runs))
 
-def _zeros(L: Any) -> Any:
-    return 0 * L
+    def adapted(self, iteration: int, numbers: Sequence[StepNumbers]) -> Self:
+        """The solver of the next iteration."""
+        if not self.adapt or iteration % ADAPT_EVERY:
+            return self
+        rho = [self._balanced(*pair) for pair in zip(self.rho, numbers, strict=True)]
+        return replace(self, rho=tuple(rho))
+
+    def _balanced(self, rho: float, numbers: StepNumbers) -> float:
+        """More penalty where X and Y are too far from L, less where L moves too much."""
+        primal = numbers.primal * numbers.dual_size
+        dual = numbers.dual * np.sqrt(2) * numbers.size
+        if primal > ADAPT_BEYOND * dual:
+            return min(rho * ADAPT_BY, self.first_rho * ADAPT_RANGE)
+        if dual > ADAPT_BEYOND * primal:
+            return max(rho / ADAPT_BY, self.first_rho / ADAPT_RANGE)
+        return rho

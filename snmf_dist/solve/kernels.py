@@ -1,7 +1,12 @@
 """The algebra of one row block. Matrices by position, scalars by keyword, inputs untouched, dtype kept.
 
 Rows are float32 or float64 as the graph store is; what has K × K entries, and every sum, is float64.
+
+Several runs may stand side by side: R factors of K columns in a matrix of R·K. Small values then have R as
+their first axis (Gram matrices are (R, K, K), penalties (R,)), and each run gets what it would get alone.
 """
+
+import contextlib
 
 import numpy as np
 from scipy import linalg, sparse
@@ -11,11 +16,18 @@ TILE = 4096  # rows turned to float64 at a time: a tile of 20 columns stays in a
 
 def gram(X: np.ndarray) -> np.ndarray:
     """XᵀX, (K, K) in float64."""
-    K = X.shape[1]
-    total = np.zeros((K, K))
+    return run_grams(X, runs=1)[0]
+
+
+def run_grams(X: np.ndarray, *, runs: int) -> np.ndarray:
+    """XᵀX of each run, (R, K, K) in float64."""
+    K = X.shape[1] // runs
+    total = np.zeros((runs, K, K))
     for start in range(0, len(X), TILE):
         tile = X[start : start + TILE].astype(np.float64, copy=False)
-        total += tile.T @ tile
+        for r in range(runs):
+            part = tile[:, r * K : (r + 1) * K]
+            total[r] += part.T @ part
     return total
 
 
@@ -46,49 +58,131 @@ def residual_squares(V: np.ndarray, AV: np.ndarray, *, values: np.ndarray) -> np
     return np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
 
 
-def ridge_inverse(G: np.ndarray, *, rho: float) -> np.ndarray:
-    """(G + ρI)⁻¹ through the Cholesky factor of the box: C Cᵀ = G + ρI.
+def ridge_inverse(G: np.ndarray, *, rho: np.ndarray) -> np.ndarray:
+    """(G + ρI)⁻¹ of each run through the Cholesky factor of the box: C Cᵀ = G + ρI, (R, K, K).
 
     NaN if G overflowed, or is so large that ρI is lost beside it: the loop then sees the divergence.
     """
-    identity = np.eye(len(G))
-    try:
-        return linalg.cho_solve(linalg.cho_factor(G + rho * identity, lower=True), identity)
-    except ValueError:  # LinAlgError is one too
-        return np.full_like(G, np.nan)
+    identity = np.eye(G.shape[-1])
+    inverse = np.full_like(G, np.nan)
+    for r, (one, penalty) in enumerate(zip(G, rho, strict=True)):
+        with contextlib.suppress(ValueError):  # LinAlgError is one too
+            inverse[r] = linalg.cho_solve(linalg.cho_factor(one + penalty * identity, lower=True), identity)
+    return inverse
 
 
-def ridge_solve(AY: np.ndarray, L: np.ndarray, Lam: np.ndarray, *, inverse: np.ndarray, rho: float) -> np.ndarray:
+def ridge_solve(
+    AY: np.ndarray, L: np.ndarray, Lam: np.ndarray, *, inverse: np.ndarray, rho: np.ndarray
+) -> np.ndarray:
     """(AY + ρL + Λ)(YᵀY + ρI)⁻¹."""
-    return (AY + rho * L + Lam) @ inverse.astype(L.dtype)
+    return run_times(AY + _wide(rho, L) * L + Lam, M=inverse)
 
 
-def positive_mean(X: np.ndarray, Y: np.ndarray, Lam: np.ndarray, Gam: np.ndarray, *, rho: float) -> np.ndarray:
+def run_times(X: np.ndarray, *, M: np.ndarray) -> np.ndarray:
+    """XM for a small M of each run, (R, K, K)."""
+    M = M.astype(X.dtype)
+    if len(M) == 1:
+        return X @ M[0]
+    parts = np.split(X, len(M), axis=1)
+    return np.concatenate([part @ one for part, one in zip(parts, M, strict=True)], axis=1)
+
+
+def zeros(X: np.ndarray) -> np.ndarray:
+    """As many zeros."""
+    return np.zeros_like(X)
+
+
+def positive_mean(
+    X: np.ndarray, Y: np.ndarray, Lam: np.ndarray, Gam: np.ndarray, *, rho: np.ndarray
+) -> np.ndarray:
     """½ [X + Y − (Λ + Γ)/ρ]₊."""
-    return 0.5 * np.maximum(X + Y - (Lam + Gam) / rho, 0)
+    return 0.5 * np.maximum(X + Y - (Lam + Gam) / _wide(rho, X), 0)
 
 
-def dual_ascent(Lam: np.ndarray, L: np.ndarray, X: np.ndarray, *, rho: float) -> np.ndarray:
+def dual_ascent(Lam: np.ndarray, L: np.ndarray, X: np.ndarray, *, rho: np.ndarray) -> np.ndarray:
     """Λ + ρ(L − X)."""
-    return Lam + rho * (L - X)
+    return Lam + _wide(rho, L) * (L - X)
+
+
+def fast_gradient(
+    S: np.ndarray,
+    AZ: np.ndarray,
+    Z: np.ndarray,
+    *,
+    G: np.ndarray,
+    rho: np.ndarray,
+    busy: np.ndarray,
+    first: int,
+    steps: int,
+) -> np.ndarray:
+    """Accelerated projected gradient on ‖A − LZᵀ‖² + ρ‖L − Z‖² in L; G = ZᵀZ.
+
+    S is L, Φ and the L before it, side by side, and so is what comes back after iterations `first` to
+    `first + steps` of the inner loop. Runs that are not `busy` stay as they are.
+    """
+    L, Phi, before = np.split(S, 3, axis=1)
+    K = G.shape[-1]
+    penalty = rho[:, None, None] * np.eye(K)
+    alpha = 1 / np.linalg.norm(G + penalty, 2, axis=(1, 2))
+    shrink = np.eye(K) - alpha[:, None, None] * (G + penalty)
+    pull = _wide(alpha, L) * (AZ + _wide(rho, L) * Z)
+    at_work = np.repeat(busy, K)
+    for i in range(first, first + steps):
+        before, L = L, np.maximum(run_times(Phi, M=shrink) + pull, 0)
+        Phi = L + L.dtype.type(i / (i + 3)) * (L - before)
+    return np.where(np.tile(at_work, 3), np.concatenate([L, Phi, before], axis=1), S)
+
+
+def last_change(S: np.ndarray, *, runs: int) -> np.ndarray:
+    """Squares of the last ‖ΔL‖ and of the ‖L‖ before it, from what `fast_gradient` returns, (2, R)."""
+    L, _, before = np.split(S, 3, axis=1)
+    return np.stack([run_squares(L - before, runs=runs), run_squares(before, runs=runs)])
+
+
+def column_sweep(L: np.ndarray, AZ: np.ndarray, Z: np.ndarray, *, G: np.ndarray, rho: np.ndarray) -> np.ndarray:
+    """Minimise ‖A − LZᵀ‖² + ρ‖L − Z‖² over L ≥ 0 one column after the other, each exactly; G = ZᵀZ."""
+    K = G.shape[-1]
+    L = L.copy()
+    for r, (one, penalty) in enumerate(zip(G.astype(L.dtype), rho.astype(L.dtype), strict=True)):
+        own = L[:, r * K : (r + 1) * K]
+        for j in range(K):
+            column = r * K + j
+            rest = AZ[:, column] - own @ one[:, j] + one[j, j] * own[:, j] + penalty * Z[:, column]
+            own[:, j] = np.maximum(rest / (one[j, j] + penalty), 0)
+    return L
 
 
 def step_norms(
-    X0: np.ndarray, X: np.ndarray, Y0: np.ndarray, Y: np.ndarray, L0: np.ndarray, L: np.ndarray
+    X0: np.ndarray,
+    X: np.ndarray,
+    Y0: np.ndarray,
+    Y: np.ndarray,
+    L0: np.ndarray,
+    L: np.ndarray,
+    Lam: np.ndarray,
+    Gam: np.ndarray,
+    *,
+    runs: int,
 ) -> np.ndarray:
-    """Squares of ‖X−X⁰‖, ‖X⁰‖, ‖Y−Y⁰‖, ‖Y⁰‖, ‖L−L⁰‖, ‖L⁰‖, ‖L−X‖, ‖L−Y‖, ‖L‖, (9,)."""
-    terms = (X - X0, X0, Y - Y0, Y0, L - L0, L0, L - X, L - Y, L)
-    return np.array([square(term) for term in terms])
+    """Squares of ‖X−X⁰‖, ‖X⁰‖, ‖Y−Y⁰‖, ‖Y⁰‖, ‖L−L⁰‖, ‖L⁰‖, ‖L−X‖, ‖L−Y‖, ‖L‖, ‖Λ‖, ‖Γ‖, (11, R)."""
+    terms = (X - X0, X0, Y - Y0, Y0, L - L0, L0, L - X, L - Y, L, Lam, Gam)
+    return np.stack([run_squares(term, runs=runs) for term in terms])
 
 
-def square(X: np.ndarray) -> float:
-    """‖X‖², added up in float64."""
-    return inner(X, X)
+def pair_norms(L0: np.ndarray, L: np.ndarray, Z0: np.ndarray, Z: np.ndarray, *, runs: int) -> np.ndarray:
+    """Squares of ‖L−L⁰‖, ‖L⁰‖, ‖Z−Z⁰‖, ‖Z⁰‖, ‖L−Z‖, ‖L‖, (6, R)."""
+    terms = (L - L0, L0, Z - Z0, Z0, L - Z, L)
+    return np.stack([run_squares(term, runs=runs) for term in terms])
 
 
-def inner(X: np.ndarray, Y: np.ndarray) -> float:
-    """⟨X, Y⟩ = tr(XᵀY), added up in float64."""
-    return float(np.einsum("ij,ij->", X, Y, dtype=np.float64))
+def run_squares(X: np.ndarray, *, runs: int) -> np.ndarray:
+    """‖X‖² of each run, (R,), added up in float64."""
+    return column_squares(X).reshape(runs, -1).sum(axis=1)
+
+
+def run_inner(X: np.ndarray, Y: np.ndarray, *, runs: int) -> np.ndarray:
+    """⟨X, Y⟩ = tr(XᵀY) of each run, (R,), added up in float64."""
+    return np.einsum("ij,ij->j", X, Y, dtype=np.float64).reshape(runs, -1).sum(axis=1)
 
 
 def entry_sums(A: sparse.csr_matrix) -> np.ndarray:
@@ -101,17 +195,33 @@ def largest_row_sum(A: sparse.csr_matrix) -> list[float]:
     return [float(A.sum(axis=1).max())]
 
 
-def kkt_square(L: np.ndarray, AL: np.ndarray, *, G: np.ndarray, scale: float) -> float:
-    """‖L − [L − ∇/s]₊‖² with ∇ = L(LᵀL) − AL: zero where the KKT conditions of a row hold."""
-    gradient = L @ G.astype(L.dtype) - AL
-    return square(L - np.maximum(L - gradient / scale, 0))
+def kkt_squares(L: np.ndarray, AL: np.ndarray, *, G: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """‖L − [L − ∇/s]₊‖² of each run with ∇ = L(LᵀL) − AL, (R,): zero where the KKT conditions hold."""
+    gradient = run_times(L, M=G) - AL
+    return run_squares(L - np.maximum(L - gradient / _wide(scale, L), 0), runs=len(G))
 
 
-def row_labels(L: np.ndarray) -> np.ndarray:
-    """argmax of each row, (rows, 1) int32; −1 for a row of zeros, which no cluster touches."""
-    labels = np.argmax(L, axis=1).astype(np.int32)
-    labels[L.max(axis=1) <= 0] = -1
-    return labels[:, None]
+def row_labels(L: np.ndarray, *, runs: int = 1) -> np.ndarray:
+    """argmax of each row of each run, (rows, R) int32; −1 for a row of zeros, which no cluster touches."""
+    parts = L.reshape(len(L), runs, -1)
+    labels = np.argmax(parts, axis=2).astype(np.int32)
+    labels[parts.max(axis=2) <= 0] = -1
+    return labels
+
+
+def moved(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """How many rows have another label than before, (R,)."""
+    return np.count_nonzero(before != after, axis=0)
+
+
+def take_columns(X: np.ndarray, *, columns: np.ndarray) -> np.ndarray:
+    """Some columns of X, as an array of its own."""
+    return np.ascontiguousarray(X[:, columns])
+
+
+def side_by_side(*parts: np.ndarray) -> np.ndarray:
+    """The columns of all parts in one matrix."""
+    return np.concatenate(parts, axis=1)
 
 
 def scale_columns(X: np.ndarray, *, scale: np.ndarray) -> np.ndarray:
@@ -132,3 +242,8 @@ def uniform_rows(start: int, stop: int, *, K: int, seed: int, scale: float, type
     counts = -(-K // 4)
     generator = np.random.Generator(np.random.Philox(key=seed, counter=start * counts))
     return (generator.random((stop - start, 4 * counts))[:, :K] * scale).astype(type)
+
+
+def _wide(value: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """A number for each run as a number for each column of X, in X's dtype."""
+    return np.repeat(value, X.shape[1] // len(value)).astype(X.dtype)

@@ -1,22 +1,27 @@
 """run(): iterate, stop, tell the listeners. Holds no formula."""
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+import numpy as np
 
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, in_blocks, settle
-from snmf_dist.solve.stopping import quality, verdict
+from snmf_dist.rows import Rows, in_blocks, map_rows, settle, sum_rows
+from snmf_dist.solve.kernels import moved, row_labels, take_columns
+from snmf_dist.solve.modularity import modularities
+from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
 
 
 class Solver(Protocol):
-    """What the loop asks of an algorithm."""
+    """What the loop asks of an algorithm; it may carry several runs side by side."""
 
     @property
-    def rho(self) -> float:
-        """Penalty, for the record."""
+    def rho(self) -> tuple[float, ...]:
+        """Penalty of each run, for the record."""
 
     @property
     def products(self) -> int:
@@ -29,81 +34,206 @@ class Solver(Protocol):
         """Describe one iteration."""
 
     def watched(self, old: Any, new: Any) -> Any:
-        """Describe the `StepNumbers` of the step from `old` to `new`."""
+        """Describe the `StepNumbers` of each run in the step from `old` to `new`."""
+
+    def keep(self, runs: Sequence[int]) -> Self:
+        """Return the solver of some of the runs."""
+
+    def adapted(self, iteration: int, numbers: Sequence[StepNumbers]) -> Self:
+        """Return the solver of the next iteration."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the runs solve and are judged by.
+
+    Attributes
+    ----------
+    A : rows, (n, n)
+        The graph.
+    norm_A : float
+        ‖A‖².
+    K : int
+        Columns of a run.
+    weights : rows, (n, 2), or None
+        Factors and degrees of the rows; given, the modularity of the labels is watched too.
+    """
+
+    A: Rows
+    norm_A: float
+    K: int
+    weights: Rows | None = None
 
 
 @dataclass
 class Outcome:
-    """Where the loop ended."""
+    """One run: how far it is, and in the end its state."""
 
-    state: Any
-    status: Status
-    history: list[IterationRecord]
+    judge: Judge
+    products: int
+    rho: float
+    history: list[IterationRecord] = field(default_factory=list)
+    status: Status | None = None
+    state: Any = None
+    peak: int = 0  # length of the history when the labels were best, if that is watched
+
+    @property
+    def ended(self) -> Status:
+        """How it ended; for runs that have."""
+        assert self.status is not None
+        return self.status
+
+    @property
+    def captured(self) -> float:
+        """c when it was last taken."""
+        return next((record.captured for record in reversed(self.history) if record.evaluated), math.nan)
 
 
 def run(
-    solver: Solver,
-    A: Rows,
-    L: Rows,
+    solver: Any,
+    problem: Problem,
+    state: Any,
     *,
-    norm_A: float,
+    stop: str = "auto",
     tol: float,
     max_iter: int,
     evaluate_every: int = 10,
+    done: int = 0,
     products: int = 0,
     listeners: Sequence[Listener] = (),
-) -> Outcome:
-    """Iterate from `L` until the change is at most `tol` or `max_iter` iterations are done.
+) -> list[Outcome]:
+    """Iterate from `state` until each run is done, or `max_iter` iterations are.
 
     Parameters
     ----------
     solver : Solver
-        The algorithm.
-    A, L : rows
-        The graph, (n, n), and the start, (n, K).
-    norm_A : float
-        ‖A‖².
+        The algorithm, with as many runs side by side as its penalty has entries. A run that is done leaves: its
+        columns cost nothing from then on.
+    state : named tuple of rows
+        Where to begin; `solver.init` makes one from L.
+    stop, tol
+        As `Judge` has them.
     evaluate_every : int, default 10
-        Take objective and KKT distance at the first, every so manyth and the last iteration.
-    products : int, default 0
-        Products with A that the start took.
+        Take objective, KKT distance and labels at the first, every so manyth and the last iteration.
+    done, products : int, default 0
+        Iterations and products that came before.
     """
     begin = time.perf_counter()
-    state, _ = settle(solver.init(L), {})
-    history: list[IterationRecord] = []
-    for iteration in range(1, max_iter + 1):
-        new = solver.step(A, state)
+    state, _ = settle(state, {})
+    outcomes = [Outcome(Judge(stop, tol), products, rho) for rho in solver.rho]
+    active, look = outcomes, _Look(problem)
+    for iteration in range(done + 1, done + max_iter + 1):
+        new = solver.step(problem.A, state)
         new, numbers = settle(new, solver.watched(state, new))
-        products += solver.products
-        status = verdict(numbers, tol=tol)
-        if status is not Status.DIVERGED:
-            state = new
-        if status is None and iteration == max_iter:
-            status = Status.MAX_ITER
+        verdicts = [one.judge.of_step(told) for one, told in zip(active, numbers, strict=True)]
+        lost = [verdict is Status.DIVERGED for verdict in verdicts]
+        state = _without(lost, state, new, problem.K) if any(lost) else new
+        if iteration == done + max_iter:
+            verdicts = [verdict or Status.MAX_ITER for verdict in verdicts]
 
-        record = IterationRecord(
-            iteration=iteration,
-            change=numbers.change,
-            primal=numbers.primal,
-            dual=numbers.dual,
-            rho=solver.rho,
-            products=products,
-            seconds=time.perf_counter() - begin,
-        )
-        if status is not None or iteration == 1 or iteration % evaluate_every == 0:
-            _, found = settle((), quality(A, state.L, norm_A=norm_A))
-            products += 1
-            record = replace(
-                record,
-                **found._asdict(),
-                products=products,
+        regular = iteration == done + 1 or iteration % evaluate_every == 0
+        seen = [i for i, verdict in enumerate(verdicts) if regular or verdict]
+        found = dict(zip(seen, look(iteration, state.L, seen, len(active)), strict=True)) if seen else {}
+        for i, one in enumerate(active):
+            one.products += solver.products + (look.products if i in found else 0)
+            record = IterationRecord(
+                iteration=iteration,
+                change=numbers[i].change,
+                primal=numbers[i].primal,
+                dual=numbers[i].dual,
+                rho=solver.rho[i],
+                products=one.products,
                 seconds=time.perf_counter() - begin,
+                **(found[i]._asdict() if i in found else {}),
             )
-        history.append(record)
-        if listeners:
-            shown = in_blocks(state)
-            for listener in listeners:
-                listener.on_iteration(record, shown)
-        if status is not None:
-            return Outcome(in_blocks(state), status, history)
+            one.history.append(record)
+            if i in found and verdicts[i] in (None, Status.MAX_ITER):
+                verdicts[i] = one.judge.of_quality(iteration, found[i]) or verdicts[i]
+                if one.judge.at_peak:
+                    one.state, one.peak = _part(state, [i], len(active), problem.K), len(one.history)
+        _tell(listeners, active, state, problem.K)
+
+        solver = solver.adapted(iteration, numbers)
+        for i, one in enumerate(active):
+            one.rho, one.status = solver.rho[i], verdicts[i]
+            if one.status is Status.PEAKED:
+                del one.history[one.peak :]
+            elif one.status:
+                one.state = _part(state, [i], len(active), problem.K)
+        staying = [i for i, verdict in enumerate(verdicts) if verdict is None]
+        if not staying:
+            return outcomes
+        if len(staying) < len(active):
+            state = _part(state, staying, len(active), problem.K)
+            look.keep(staying)
+            solver, active = solver.keep(staying), [active[i] for i in staying]
     raise ValueError(f"max_iter is {max_iter}; expected at least 1")
+
+
+@dataclass
+class _Look:
+    """Takes the quality of runs, and compares their labels with those of a window before."""
+
+    problem: Problem
+    labels: Rows | None = None
+    since: int = 0
+
+    @property
+    def products(self) -> int:
+        """Passes over A that a look takes."""
+        return 1 if self.problem.weights is None else 2
+
+    def __call__(self, iteration: int, L: Rows, seen: list[int], runs: int) -> list[Quality]:
+        """Quality of the runs `seen`; labels are compared, and remembered, if these are all."""
+        problem = self.problem
+        (L,) = _part((L,), seen, runs, problem.K)
+        labels = map_rows(row_labels, L, runs=len(seen), width=len(seen), dtype=np.int32)
+        numbers = {"quality": quality(problem.A, L, norm_A=problem.norm_A, runs=len(seen))}
+        if problem.weights is not None:
+            numbers["modularity"] = modularities(problem.A, labels, problem.weights, K=problem.K)
+        whole = len(seen) == runs
+        if whole and self.labels is not None:
+            numbers["moved"] = sum_rows(moved, self.labels, labels)
+        (labels,), told = settle((labels,), numbers)
+        if whole and (self.labels is None or iteration - self.since >= WINDOW):
+            self.labels, self.since = labels, iteration
+        found = []
+        for i, one in enumerate(told["quality"]):
+            shares = {"moved": float(told["moved"][i]) / L.shape[0]} if "moved" in told else {}
+            scores = {"modularity": float(told["modularity"][i])} if "modularity" in told else {}
+            found.append(one._replace(**shares, **scores))
+        return found
+
+    def keep(self, runs: list[int]) -> None:
+        """Forget the other runs."""
+        if self.labels is not None:
+            self.labels = map_rows(take_columns, self.labels, columns=np.array(runs), width=len(runs))
+
+
+def _part(state: Any, chosen: list[int], runs: int, K: int) -> Any:
+    """The columns of some of the runs."""
+    if len(chosen) == runs:
+        return state
+    columns = np.concatenate([np.arange(r * K, (r + 1) * K) for r in chosen])
+    parts = [map_rows(take_columns, rows, columns=columns, width=len(columns)) for rows in state]
+    return settle(type(state)(*parts) if hasattr(state, "_fields") else tuple(parts), {})[0]
+
+
+def _without(lost: list[bool], old: Any, new: Any, K: int) -> Any:
+    """The new state, but the old one of runs that are lost."""
+    columns = np.repeat(lost, K)
+    return settle(type(new)(*(map_rows(_choose, a, b, old=columns) for a, b in zip(old, new, strict=True))), {})[0]
+
+
+def _choose(before: np.ndarray, after: np.ndarray, *, old: np.ndarray) -> np.ndarray:
+    return np.where(old, before, after)
+
+
+def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: int) -> None:
+    """Tell the listeners of the run that leads: the one that captures most."""
+    if not listeners:
+        return
+    leader = int(np.argmax([one.captured for one in active]))
+    shown = in_blocks(_part(state, [leader], len(active), K))
+    for listener in listeners:
+        listener.on_iteration(active[leader].history[-1], shown)

@@ -1,77 +1,127 @@
-"""Where L begins: at random, or from the leading eigenvectors of A."""
+"""Where L begins: at random, or from the leading eigenvectors of A. Several starts stand side by side."""
+
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
+from threadpoolctl import threadpool_limits
 
-from snmf_dist.rows import Rows, central, map_rows, rows_like, settle, sum_rows
+from snmf_dist.rows import Rows, gather_rows, hold, map_rows, rows_like, settle, sum_rows, take_rows
 from snmf_dist.solve.basis import Basis
-from snmf_dist.solve.kernels import column_squares, scale_columns, uniform_rows
+from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
+from snmf_dist.solve.modularity import modularities
 
-LLOYD_STEPS = 100
+SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
+CANDIDATES = 16  # spectral clusterings, of which the one of the highest modularity is taken
+TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
-def random_start(A: Rows, K: int, *, seed: int, sum_A: float, dtype: np.dtype) -> Rows:
-    """Uniform rows on [0, 2·sqrt(mean(A)/K)), (n, K): the convention of SymNMF and PLANC.
+class Start(NamedTuple):
+    """Where runs begin.
+
+    Attributes
+    ----------
+    L : rows, (n, R·K)
+        The starts, side by side.
+    labels : rows of int, (n, 1), or None
+        Plain spectral clustering, if the start was made from it.
+    products : int
+        Passes over A that making it took, those of the basis apart.
+    """
+
+    L: Rows
+    labels: Rows | None = None
+    products: int = 0
+
+
+def random_start(A: Rows, K: int, *, seeds: list[int], sum_A: float, dtype: np.dtype) -> Start:
+    """Uniform rows on [0, 2·sqrt(mean(A)/K)), (n, K) a seed: the convention of SymNMF and PLANC.
 
     A row depends on the seed and its number alone, not on the block it is in.
     """
     n = A.shape[0]
     scale = 2 * np.sqrt(sum_A / n / n / K)
-    return rows_like(A, uniform_rows, K, dtype=dtype, K=K, seed=seed, scale=scale, type=dtype)
+    parts = [rows_like(A, uniform_rows, K, dtype=dtype, K=K, seed=seed, scale=scale, type=dtype) for seed in seeds]
+    return Start(parts[0] if len(parts) == 1 else map_rows(side_by_side, *parts, width=K * len(parts)))
 
 
-def spectral_start(basis: Basis, K: int) -> Rows:
+def spectral_start(A: Rows, basis: Basis, K: int, *, seeds: list[int]) -> Start:
     """The leading eigenvectors, turned to be as nonnegative as a rotation makes them, and clipped.
 
     UΛ^½ times a rotation is as good a square root of A as any; the one chosen makes K rows that differ most
-    (by pivoted QR; Damle, Minden, Ying 2019) as near to unit vectors as a rotation can.
+    (by pivoted QR of a sample; Damle, Minden, Ying 2019) as near to unit vectors as a rotation can. Starts
+    after the first are shaken: each entry times a random number between ½ and 1½.
     """
-    scaled = map_rows(scale_columns, basis.U, scale=np.sqrt(np.maximum(basis.values, 0)))
-    _, pivots = settle((), central(_pivot_rows, sum_rows(_candidates, scaled)))
-    left, _, right = np.linalg.svd(pivots.T, full_matrices=False)
-    return map_rows(_turned, scaled, rotation=left @ right, K=K, width=K)
+    scaled = hold(map_rows(scale_columns, basis.U, scale=np.sqrt(np.maximum(basis.values, 0))))
+    left, _, right = np.linalg.svd(_pivot_rows(_sample(scaled, K, seed=seeds[0])).T, full_matrices=False)
+    L = hold(map_rows(_turned, scaled, rotation=left @ right, K=K, width=K))
+    if len(seeds) == 1:
+        return Start(L)
+    shakes = [
+        rows_like(A, uniform_rows, K, dtype=L.dtype, K=K, seed=seed, scale=1.0, type=L.dtype) for seed in seeds[1:]
+    ]
+    return Start(map_rows(side_by_side, L, *(map_rows(_shaken, L, u) for u in shakes), width=K * len(seeds)))
 
 
-def kmeans_start(basis: Basis, K: int, root: Rows) -> Rows:
+def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[int]) -> Start:
     """Spectral clustering's own clusters: a unit column for each, √degree within it and 0 outside.
 
-    K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), from the rows that pivoted QR
-    chooses. √degree is the leading eigenvector of a cluster that hangs together with no other.
+    K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), on a sample, from several
+    starts: the rows that pivoted QR chooses, and k-means++. The start whose clusters have the highest
+    modularity is taken, the next ones for further runs. √degree is the leading eigenvector of a cluster
+    that hangs together with no other.
 
     Parameters
     ----------
-    root : rows, (n, 1)
-        √degree.
+    weights : rows, (n, 2)
+        For each row its factor r, with W = rAr (√degree, or 1 if A is W), and its degree in W.
     """
-    points = map_rows(_unit_rows, basis.U)
-    _, centres = settle((), central(_pivot_rows, sum_rows(_candidates, points)))
-    inertia = np.inf
-    for _ in range(LLOYD_STEPS):
-        _, total = settle((), sum_rows(_lloyd_sums, points, centres=centres))
-        counts, sums, new_inertia = total[:, 0], total[:, 1:-1], total[:, -1].sum()
-        centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
-        if inertia - new_inertia <= 1e-6 * new_inertia:
-            break
-        inertia = new_inertia
-    labels = map_rows(_nearest, points, centres=centres, width=1)
-    raw = map_rows(_indicators, root, labels, K=K, width=K)
+    points = hold(map_rows(_unit_rows, basis.U))
+    centres = _candidates(_sample(points, K, seed=seeds[0]), K, seed=seeds[0])
+    labels = map_rows(_nearest, points, centres=centres, width=len(centres), dtype=np.int32)
+    (labels,), scores = settle((labels,), modularities(A, labels, weights, K=K))
+    first = int(np.argmax(scores >= scores.max() - TIE))
+    order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
+    chosen = [order[r % len(order)] for r in range(len(seeds))]
+
+    type, width = basis.U.dtype, K * len(seeds)
+    raw = hold(map_rows(_indicators, weights, labels, columns=chosen, K=K, type=type, dtype=type, width=width))
     _, squares = settle((), sum_rows(column_squares, raw))
-    return map_rows(scale_columns, raw, scale=1 / np.sqrt(np.where(squares > 0, squares, 1)))
+    L = map_rows(scale_columns, raw, scale=1 / np.sqrt(np.where(squares > 0, squares, 1)))
+    return Start(L, map_rows(take_columns, labels, columns=np.array([first]), width=1), products=1)
 
 
-def _unit_rows(U: np.ndarray) -> np.ndarray:
-    length = np.linalg.norm(U, axis=1, keepdims=True)
-    return np.divide(U, length, out=np.zeros_like(U), where=length > 0)
+def _sample(rows: Rows, K: int, *, seed: int) -> np.ndarray:
+    """Some rows, the same ones whatever the blocks; without rows of zeros."""
+    n = rows.shape[0]
+    size = max(SAMPLE, 100 * K)
+    if size < n:
+        chosen = np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False)
+        rows = take_rows(rows, np.sort(chosen))
+    sample = gather_rows(rows).astype(np.float64)
+    return sample[sample.any(axis=1)]
 
 
-def _candidates(U: np.ndarray) -> list[np.ndarray]:
-    """The rows of a block that pivoted QR puts first, as many as there are columns."""
-    return [_pivot_rows([U])]
+def _candidates(sample: np.ndarray, K: int, *, seed: int) -> np.ndarray:
+    """K-means centres of the sample from several starts, (R, K, d)."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    K = min(K, len(np.unique(sample.round(6), axis=0)))
+    pivots = _pivot_rows(sample)
+    starts: list[Any] = [pivots] if len(pivots) == K else []
+    starts += ["k-means++"] * (CANDIDATES - len(starts))
+    with threadpool_limits(1), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        found = [
+            KMeans(K, init=start, n_init=1, random_state=(seed + i) % 2**32).fit(sample)
+            for i, start in enumerate(starts)
+        ]
+    return np.stack([one.cluster_centers_ for one in found])
 
 
-def _pivot_rows(blocks: list[np.ndarray]) -> np.ndarray:
-    """The winners among the candidates of all blocks."""
-    rows = np.concatenate(blocks).astype(np.float64)
+def _pivot_rows(rows: np.ndarray) -> np.ndarray:
+    """The rows that pivoted QR puts first, as many as there are columns."""
     _, order = linalg.qr(rows.T, mode="r", pivoting=True)
     return rows[order[: rows.shape[1]]]
 
@@ -82,28 +132,25 @@ def _turned(U: np.ndarray, *, rotation: np.ndarray, K: int) -> np.ndarray:
     return L
 
 
-def _squared_distances(X: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    own = np.einsum("ij,ij->i", X, X, dtype=np.float64)[:, None]
-    return np.maximum(own + (centres**2).sum(axis=1) - 2 * (X @ centres.T), 0)
+def _shaken(L: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    return L * (L.dtype.type(0.5) + noise)
 
 
-def _lloyd_sums(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
-    """For each centre: how many rows are nearest to it, their sum, and their squared distances."""
-    squares = _squared_distances(X, centres)
-    nearest = squares.argmin(axis=1)
-    total = np.zeros((len(centres), X.shape[1] + 2))
-    total[:, 0] = np.bincount(nearest, minlength=len(centres))
-    for j in range(X.shape[1]):
-        total[:, j + 1] = np.bincount(nearest, weights=X[:, j], minlength=len(centres))
-    total[:, -1] = np.bincount(nearest, weights=squares.min(axis=1), minlength=len(centres))
-    return total
+def _unit_rows(U: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(U, axis=1, keepdims=True)
+    return np.divide(U, length, out=np.zeros_like(U), where=length > 0)
 
 
 def _nearest(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
-    return _squared_distances(X, centres).argmin(axis=1).astype(np.int32)[:, None]
+    """The nearest centre of each row for each set of centres, (rows, R) int32."""
+    distances = ((one**2).sum(axis=1) - 2 * (X @ one.T) for one in centres)
+    return np.stack([one.argmin(axis=1) for one in distances], axis=1).astype(np.int32)
 
 
-def _indicators(root: np.ndarray, labels: np.ndarray, *, K: int) -> np.ndarray:
-    L = np.zeros((len(root), K), dtype=root.dtype)
-    L[np.arange(len(root)), labels.ravel()] = root.ravel()
-    return L
+def _indicators(
+    weights: np.ndarray, labels: np.ndarray, *, columns: list[int], K: int, type: np.dtype
+) -> np.ndarray:
+    L = np.zeros((len(weights), len(columns), K), dtype=type)
+    for r, column in enumerate(columns):
+        L[np.arange(len(L)), r, labels[:, column]] = weights[:, 0]
+    return L.reshape(len(L), -1)

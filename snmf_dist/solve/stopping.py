@@ -1,13 +1,20 @@
-"""When to stop, and how good L is: the paper's criterion, ADMM's residuals, objective and KKT distance."""
+"""When to stop, and how good L is: the paper's criterion, ADMM's residuals, objective, KKT distance, labels."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from snmf_dist.result.records import Status
 from snmf_dist.rows import Rows, central, multiply, sum_rows
-from snmf_dist.solve.kernels import gram, inner, kkt_square
+from snmf_dist.solve.kernels import kkt_squares, run_grams, run_inner
+
+WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
+MOVED = 0.01  # share of the labels that may change in a window of a settled run
+GAIN = 5e-4  # relative change of c in a window of a settled run
+STATIONARY = 1e-4  # KKT distance at which an iterate counts as a stationary point
+PEAK = 0.01  # relative fall of the modularity below its best that says the labels get worse
 
 
 class StepNumbers(NamedTuple):
@@ -17,55 +24,114 @@ class StepNumbers(NamedTuple):
     primal: float
     dual: float
     size: float
+    dual_size: float = math.nan
 
 
 class Quality(NamedTuple):
-    """How good L is."""
+    """How good L is; `moved` and `modularity` tell of its labels."""
 
     objective: float
     captured: float
     kkt: float
+    moved: float = math.nan
+    modularity: float = math.nan
 
 
-def admm_numbers(squares: np.ndarray, *, rho: float) -> StepNumbers:
+@dataclass
+class Judge:
+    """Says when one run is done, and why.
+
+    Parameters
+    ----------
+    stop : {"auto", "paper", "kkt"}
+        "paper" knows the paper's criterion alone, "kkt" the KKT distance alone; "auto" takes the first of these,
+        of labels and c at rest, and, where the modularity is taken, of its fall.
+    tol : float
+        Of the paper's criterion, or of the KKT distance.
+    """
+
+    stop: str
+    tol: float
+    reference: tuple[int, float] | None = None  # iteration and c that a window began with
+    best: float = -math.inf  # modularity
+    at_peak: bool = False  # whether the last look found the best modularity
+
+    def of_step(self, numbers: StepNumbers) -> Status | None:
+        """Judge an iteration by its numbers; None to go on."""
+        if not math.isfinite(numbers.primal + numbers.dual + numbers.size):
+            return Status.DIVERGED
+        if numbers.size == 0:
+            return Status.COLLAPSED
+        return Status.CONVERGED if self.stop != "kkt" and numbers.change <= self.tol else None
+
+    def of_quality(self, iteration: int, quality: Quality) -> Status | None:
+        """Judge an evaluated iteration; None to go on."""
+        if self.stop != "auto":
+            return Status.STATIONARY if self.stop == "kkt" and quality.kkt <= self.tol else None
+        self.at_peak = quality.modularity > self.best
+        self.best = quality.modularity if self.at_peak else self.best
+        begun, captured = self.reference or (iteration, quality.captured)
+        rested = iteration - begun >= WINDOW
+        if rested or self.reference is None:
+            self.reference = (iteration, quality.captured)
+        if quality.modularity < self.best - PEAK * abs(self.best):
+            return Status.PEAKED
+        if quality.kkt <= STATIONARY:
+            return Status.STATIONARY
+        gained = abs(quality.captured - captured)
+        if rested and quality.moved <= MOVED and gained <= GAIN * abs(quality.captured):
+            return Status.SETTLED
+        return None
+
+
+def admm_numbers(squares: np.ndarray, *, rho: np.ndarray) -> list[StepNumbers]:
     """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from `kernels.step_norms`."""
-    dX, X0, dY, Y0, dL, L0, LX, LY, L = np.sqrt(squares).tolist()
-    change = _ratio(dX, X0) + _ratio(dY, Y0) + _ratio(dL, L0)
-    return StepNumbers(change, primal=math.hypot(LX, LY), dual=math.sqrt(2) * rho * dL, size=L)
+    numbers = []
+    for run, penalty in zip(np.sqrt(squares).T, rho, strict=True):
+        dX, X0, dY, Y0, dL, L0, LX, LY, L, Lam, Gam = run.tolist()
+        change = _ratio(dX, X0) + _ratio(dY, Y0) + _ratio(dL, L0)
+        primal, dual = math.hypot(LX, LY), math.sqrt(2) * float(penalty) * dL
+        numbers.append(StepNumbers(change, primal, dual, size=L, dual_size=math.hypot(Lam, Gam)))
+    return numbers
 
 
-def verdict(numbers: StepNumbers, *, tol: float) -> Status | None:
-    """Say whether to stop after a step, and why; None to go on."""
-    if not math.isfinite(numbers.primal + numbers.dual + numbers.size):
-        return Status.DIVERGED
-    if numbers.size == 0:
-        return Status.COLLAPSED
-    return Status.CONVERGED if numbers.change <= tol else None
+def pair_numbers(squares: np.ndarray, *, rho: np.ndarray) -> list[StepNumbers]:
+    """The change of L and Z, and how far they are from each other, from `kernels.pair_norms`."""
+    numbers = []
+    for run, penalty in zip(np.sqrt(squares).T, rho, strict=True):
+        dL, L0, dZ, Z0, LZ, L = run.tolist()
+        change = _ratio(dL, L0) + _ratio(dZ, Z0)
+        numbers.append(StepNumbers(change, primal=LZ, dual=float(penalty) * dZ, size=L))
+    return numbers
 
 
-def quality(A: Rows, L: Rows, *, norm_A: float) -> Any:
-    """Objective, captured energy and KKT distance of L, by one product with A.
+def quality(A: Rows, L: Rows, *, norm_A: float, runs: int) -> Any:
+    """Objective, captured energy and KKT distance of each run, by one product with A.
 
     ‖A − LLᵀ‖² = ‖A‖² − c with c = 2 tr(LᵀAL) − ‖LᵀL‖². The KKT distance is that of the natural
     residual, ‖L − [L − ∇/s]₊‖ / ‖L‖ with ∇ = L(LᵀL) − AL and s = ‖LᵀL‖₂, which does not change
     with the scale of A.
     """
     AL = multiply(A, L)
-    G = sum_rows(gram, L)
-    scale = central(largest_eigenvalue, G)
-    residual = sum_rows(kkt_square, L, AL, G=G, scale=scale)
-    return central(_quality, sum_rows(inner, L, AL), G, residual, norm_A=norm_A)
+    G = sum_rows(run_grams, L, runs=runs)
+    scale = central(largest_eigenvalues, G)
+    residual = sum_rows(kkt_squares, L, AL, G=G, scale=scale)
+    return central(_quality, sum_rows(run_inner, L, AL, runs=runs), G, residual, norm_A=norm_A)
 
 
-def largest_eigenvalue(G: np.ndarray) -> float:
-    """‖G‖₂ of a symmetric G; 1 if G is zero, to divide by."""
-    return float(np.linalg.norm(G, 2)) or 1.0
+def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
+    """‖G‖₂ of each symmetric G, (R,); 1 if G is zero, to divide by."""
+    norms = np.linalg.norm(G, 2, axis=(1, 2))
+    return np.where(norms > 0, norms, 1.0)
 
 
-def _quality(LAL: float, G: np.ndarray, residual: float, *, norm_A: float) -> Quality:
-    captured = 2 * LAL - float(np.sum(G * G))
-    kkt = _ratio(math.sqrt(residual), math.sqrt(np.trace(G)))
-    return Quality(objective=norm_A - captured, captured=captured, kkt=kkt)
+def _quality(LAL: np.ndarray, G: np.ndarray, residual: np.ndarray, *, norm_A: float) -> list[Quality]:
+    found = []
+    for inner, one, rest in zip(LAL.tolist(), G, residual.tolist(), strict=True):
+        captured = 2 * inner - float(np.sum(one * one))
+        kkt = _ratio(math.sqrt(rest), math.sqrt(np.trace(one)))
+        found.append(Quality(objective=norm_A - captured, captured=captured, kkt=kkt))
+    return found
 
 
 def _ratio(part: float, whole: float) -> float:

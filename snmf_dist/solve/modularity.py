@@ -1,0 +1,53 @@
+"""Modularity: how many more of a graph's edges a partition keeps within its clusters than chance would.
+
+Q = Σ_c [ w_c/m − (d_c/m)² ], w_c the weight within cluster c, d_c its degrees, m all degrees (Newman 2006). It
+needs no truth and, unlike the objective, does not reward a cluster of a few rows that hang together as much
+as a large one.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from snmf_dist.rows import Rows, central, map_rows, sum_pairs, sum_rows
+
+
+def modularities(A: Rows, labels: Rows, weights: Rows, *, K: int) -> Any:
+    """Q of each column of labels, (R,); rows labelled −1 count as kept in no cluster.
+
+    Parameters
+    ----------
+    labels : rows of int, (n, R)
+        Partitions into clusters 0 to K − 1.
+    weights : rows, (n, 2)
+        For each row its factor r, with W = rAr, and its degree in W.
+    """
+    rows = map_rows(_beside, weights, labels, width=2 + labels.shape[1], dtype=np.float64)
+    inside = sum_pairs(_weight_inside, A, rows)
+    return central(_modularity, inside, sum_rows(_volumes, rows, K=K))
+
+
+def _beside(weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.concatenate([weights, labels], axis=1, dtype=np.float64)
+
+
+def _weight_inside(A: sparse.csr_matrix, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """The weight of the edges of a row block that stay within a cluster, for each partition, (R,)."""
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    weight = A.data * own[row, 0] * rows[A.indices, 0]
+    total = np.zeros(rows.shape[1] - 2)
+    for r in range(len(total)):
+        here, there = own[:, 2 + r][row], rows[:, 2 + r][A.indices]
+        total[r] = weight[(here == there) & (here >= 0)].sum()
+    return total
+
+
+def _volumes(rows: np.ndarray, *, K: int) -> np.ndarray:
+    """The degrees of each cluster of each partition; the last place is for rows in none, (R, K + 1)."""
+    return np.stack([np.bincount(label.astype(int) % (K + 1), rows[:, 1], K + 1) for label in rows[:, 2:].T])
+
+
+def _modularity(inside: np.ndarray, volumes: np.ndarray) -> np.ndarray:
+    m = volumes.sum(axis=1)
+    return inside / m - np.square(volumes[:, :-1] / m[:, None]).sum(axis=1)
