@@ -173,18 +173,36 @@ def graph_(
     metavar="ADDRESS",
     help="Run on this Dask cluster, as tcp://host:8786.  [default: threads of this process]",
 )
-@click.option("--solver", type=click.Choice(["admm"]), default="admm", show_default=True)
-@click.option("--rho", type=float, default=0.1, show_default=True, help="Penalty of ADMM.")
-@click.option("--tol", type=float, default=1e-5, show_default=True, help="Stop at this relative change.")
-@click.option("--max-iter", type=int, default=1000, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random start.")
+@click.option(
+    "--solver",
+    type=click.Choice(["admm", "apg", "hals"]),
+    default="admm",
+    show_default=True,
+    help="The paper's two algorithms, or column sweeps.",
+)
 @click.option(
     "--init",
-    type=click.Choice(["random", "spectral", "kmeans"]),
-    default="random",
+    metavar="START",
+    default="kmeans",
     show_default=True,
-    help="Where to begin: spectral and kmeans use the leading eigenvectors.",
+    help="Where to begin: kmeans for the best labels, spectral for the best fit, random as in the paper, or the "
+    "path of a result to go on from.",
 )
+@click.option(
+    "--rho", metavar="NUMBER|auto", default="auto", show_default=True, help="Penalty; the paper has 0.1 for ADMM."
+)
+@click.option(
+    "--stop",
+    type=click.Choice(["auto", "kkt", "paper"]),
+    default="auto",
+    show_default=True,
+    help="auto: when the clusters have settled; kkt: at a local optimum; paper: at a small change.",
+)
+@click.option("--tol", type=float, help="Of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
+@click.option("--max-iter", type=int, default=1000, show_default=True)
+@click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is random.")
+@click.option("--save-state", is_flag=True, help="Keep what is needed to go on exactly; a larger result.")
 @click.option("--block-rows", type=int, help="Rows a block.  [default: the blocks of GRAPH]")
 @click.option(
     "--evaluate-every",
@@ -209,8 +227,16 @@ def fit(
     \b
     Examples: snmf-dist fit graph.zarr -k 20 --out result.zarr
               snmf-dist fit graph.zarr -k 20 --out result.zarr --scheduler tcp://127.0.0.1:8786
+              snmf-dist fit graph.zarr -k 20 --out paper.zarr --init random --rho 0.1 --stop paper
     """
     console = _console()
+    if settings["rho"] != "auto":
+        try:
+            settings["rho"] = float(settings["rho"])
+        except ValueError:
+            raise click.BadParameter(
+                f"{settings['rho']!r} is neither a number nor auto", param_hint="--rho"
+            ) from None
     if is_points(storage.normal_path(graph)):
         raise NotOurStore(f"{graph}: holds points; build their graph first with `snmf-dist graph`")
     store = snmf_dist.open_graph(graph)
@@ -259,15 +285,8 @@ def check(path: str, quick: bool) -> None:
 @main.command("demo")
 @click.option("--out", default="snmf-demo", show_default=True, help="Folder for graph, result and picture.")
 @click.option("--points", type=int, default=2000, show_default=True, help="How many points to draw.")
-@click.option(
-    "--starts",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Random starts; the one that captures most of A is kept.",
-)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the points.")
-def demo_(out: str, points: int, starts: int, seed: int) -> None:
+def demo_(out: str, points: int, seed: int) -> None:
     """Cluster points that k-means cannot separate, from nothing to a picture."""
     from sklearn.cluster import KMeans
 
@@ -292,26 +311,10 @@ def demo_(out: str, points: int, starts: int, seed: int) -> None:
     )
     console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}")
 
-    best = None
-    for start in range(starts):
-        console.print(f"\nstart {start + 1} of {starts}", style="bold")
-        with warnings.catch_warnings(action="ignore"):
-            found = snmf_dist.fit(
-                graph,
-                demo.CLUSTERS,
-                seed=start,
-                max_iter=2000,
-                evaluate_every=200,
-                listeners=[iterations(console)],
-            )
-        console.print(f"{found.status.name}: captured {found.captured:.6f}")
-        best = found if best is None or found.captured > best.captured else best
-    assert best is not None
-    best.save(result_path, overwrite=True)
-    save_picture(picture, best, drawn.X)
-
-    console.print("\nthe start that captured most:", style="bold")
-    _print_solution(console, best, drawn.y)
+    console.print("its clusters:")
+    found = snmf_dist.fit(graph, demo.CLUSTERS, out=result_path, overwrite=True, listeners=[iterations(console)])
+    save_picture(picture, found, drawn.X)
+    _print_solution(console, found, drawn.y)
     rival = KMeans(demo.CLUSTERS, n_init=10, random_state=0).fit_predict(drawn.X)
     accuracy = snmf_dist.score(rival, drawn.y).accuracy
     console.print(f"k-means on the same points: accuracy {accuracy:.3f}")
@@ -335,10 +338,19 @@ def _print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) 
         "cluster sizes": " ".join(map(str, sorted(solution.sizes.tolist(), reverse=True))),
         "rows in no cluster": solution.n_unassigned,
     }
+    if len(solution.runs) > 1:
+        facts["runs, captured"] = " ".join(f"{run['captured']:.6g}" for run in solution.runs)
+    if len(solution.eigengap):
+        facts["largest eigengap"] = f"{solution.eigengap.max():.3g} after {solution.eigengap.argmax() + 1}"
     if truth is not None:
-        scores = snmf_dist.score(solution.labels, truth)._asdict()
-        facts |= {name: f"{value:.4f}" for name, value in scores.items()}
+        facts |= _scores(solution.labels, truth)
+        if solution.spectral_labels is not None:
+            facts |= _scores(solution.spectral_labels, truth, "spectral clustering: ")
     _print_facts(console, facts)
+
+
+def _scores(labels: Any, truth: Any, who: str = "") -> dict[str, str]:
+    return {who + name: f"{value:.4f}" for name, value in snmf_dist.score(labels, truth)._asdict().items()}
 
 
 def _print_facts(console: Console, facts: dict[str, Any]) -> None:

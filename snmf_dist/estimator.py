@@ -34,10 +34,10 @@ class SNMF(ClusterMixin, BaseEstimator):
         q; by default ⌊log₂ n⌋ + 1.
     metric : {"euclidean", "cosine"}, default "euclidean"
         Of the neighbour graph.
-    rho, tol, max_iter
-        As in `fit`.
+    solver, init, rho, stop, tol, max_iter, n_init
+        As in `fit`; `init` by name.
     random_state : int, RandomState instance or None, default None
-        Of the random start and of the neighbour search.
+        Of the start and of the neighbour search.
 
     Attributes
     ----------
@@ -65,18 +65,26 @@ class SNMF(ClusterMixin, BaseEstimator):
         affinity: str = "nearest_neighbors",
         n_neighbors: int | None = None,
         metric: str = "euclidean",
-        rho: float = 0.1,
-        tol: float = 1e-5,
+        solver: str = "admm",
+        init: str = "kmeans",
+        rho: float | str = "auto",
+        stop: str = "auto",
+        tol: float | None = None,
         max_iter: int = 1000,
+        n_init: int = 1,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.solver = solver
+        self.init = init
         self.rho = rho
+        self.stop = stop
         self.tol = tol
         self.max_iter = max_iter
+        self.n_init = n_init
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -100,7 +108,9 @@ class SNMF(ClusterMixin, BaseEstimator):
                 graph = import_graph(sparse.csr_matrix(X), path, dtype="float64")
             else:
                 graph = build_graph(X, path, neighbors=self.n_neighbors, metric=self.metric, seed=seed)
-            solution = fit(graph, self.n_clusters, rho=self.rho, tol=self.tol, max_iter=self.max_iter, seed=seed)
+            names = ("solver", "init", "rho", "stop", "tol", "max_iter", "n_init")
+            settings = {name: getattr(self, name) for name in names}
+            solution = fit(graph, self.n_clusters, seed=seed, **settings)
             self.membership_ = np.asarray(solution.membership)
         self.labels_ = solution.labels
         self.n_iter_ = solution.n_iter

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+PAPER = {"init": "random", "rho": 0.1, "stop": "paper"}  # the settings of the paper's SNMF_ADMM
+
 
 def planted_graph(n=90, k=3, *, seed=0, inside=0.4, between=0.02):
     """A symmetric weighted graph of `k` planted groups of consecutive rows, and the groups."""

@@ -22,13 +22,21 @@ BAD = {
     "rho = 0": ({"rho": 0}, "rho is 0.0; expected a finite number above 0"),
     "rho < 0": ({"rho": -0.1}, "rho is -0.1; expected a finite number above 0"),
     "rho NaN": ({"rho": float("nan")}, "rho is nan"),
-    "rho text": ({"rho": "big"}, "rho is 'big'; expected a number"),
+    "rho text": ({"rho": "big"}, "rho is 'big'; expected a number or \"auto\""),
     "tol = 0": ({"tol": 0.0}, "tol is 0.0; expected"),
     "max_iter = 0": ({"max_iter": 0}, "max_iter is 0; expected at least 1"),
     "seed < 0": ({"seed": -1}, "seed is -1; expected 0 to"),
     "block_rows = 0": ({"block_rows": 0}, "block_rows is 0; expected at least 1"),
-    "solver": ({"solver": "magic"}, "solver is 'magic'; expected one of 'admm'"),
-    "init": ({"init": "magic"}, "init is 'magic'; expected one of 'random', 'spectral'"),
+    "n_init = 0": ({"n_init": 0}, "n_init is 0; expected at least 1"),
+    "solver": ({"solver": "magic"}, "solver is 'magic'; expected one of 'admm', 'apg', 'hals'"),
+    "stop": ({"stop": "never"}, "stop is 'never'; expected one of 'auto', 'kkt', 'paper'"),
+    "init": ({"init": "magic"}, "init is 'magic'; expected one of kmeans, spectral, random, or"),
+    "init shape": ({"init": np.ones((90, 2))}, r"init has shape \(90, 2\); expected \(90, 3\)"),
+    "init negative": ({"init": -np.ones((90, 3))}, "init holds entries that are negative"),
+    "init NaN": ({"init": np.full((90, 3), np.nan)}, "negative or not finite"),
+    "init zero": ({"init": np.zeros((90, 3))}, "init is all zeros"),
+    "init number": ({"init": 3}, "init is a int; expected one of kmeans"),
+    "init and n_init": ({"init": np.ones((90, 3)), "n_init": 2}, "but init gives one start"),
 }
 
 
@@ -73,7 +81,7 @@ def test_results_come_back_in_the_inputs_own_order(tmp_path):
     degree = np.asarray(W.sum(axis=1)).ravel()[order]
     writer.finish(records, degree=degree, normalize="none", made={}, order=order)
 
-    solution = snmf_dist.fit(tmp_path / "g.zarr", 3, rho=3, out=tmp_path / "r.zarr")
+    solution = snmf_dist.fit(tmp_path / "g.zarr", 3, out=tmp_path / "r.zarr")
     assert snmf_dist.score(solution.labels, y).accuracy == 1.0
     L = np.asarray(solution.state.L)
     assert_array_equal(np.asarray(solution.membership)[order], L)
@@ -82,7 +90,7 @@ def test_results_come_back_in_the_inputs_own_order(tmp_path):
 
 def test_a_run_cut_short_warns_and_still_has_a_result(graph):
     with pytest.warns(errors.NotConverged, match="MAX_ITER after 5 iterations: .*raise max_iter"):
-        solution = snmf_dist.fit(graph, 3, max_iter=5)
+        solution = snmf_dist.fit(graph, 3, init="random", max_iter=5)
     assert solution.status is Status.MAX_ITER
     assert solution.n_iter == 5
 
@@ -107,8 +115,8 @@ def test_the_smallest_graph_works(tmp_path):
 
 def test_progress_goes_to_the_log_by_default(graph, caplog):
     with caplog.at_level(logging.INFO, logger="snmf_dist"):
-        snmf_dist.fit(graph, 3, rho=0.3)
-    assert "CONVERGED: the change" in caplog.messages[-1]
+        snmf_dist.fit(graph, 3, init="random")
+    assert "SETTLED: the clusters have settled" in caplog.messages[-1]
     assert len(caplog.messages) > 2
 
 
@@ -132,7 +140,7 @@ def test_a_full_disk_leaves_the_old_result_whole(graph, tmp_path, monkeypatch):
 
 def test_one_seed_one_answer(graph):
     with warnings.catch_warnings(action="ignore"):
-        one, two, other = (snmf_dist.fit(graph, 3, max_iter=8, seed=seed) for seed in (5, 5, 6))
+        one, two, other = (snmf_dist.fit(graph, 3, init="random", max_iter=8, seed=seed) for seed in (5, 5, 6))
     assert_array_equal(np.asarray(one.membership), np.asarray(two.membership))
     assert (np.asarray(one.membership) != np.asarray(other.membership)).any()
 
@@ -152,7 +160,7 @@ def test_points_are_clustered_through_a_graph_built_beside_them(tmp_path, kind):
         zarr.create_array(path, data=X)
     else:
         np.save(path, X)
-    solution = snmf_dist.fit(path, 2, rho=0.3, max_iter=5000)
+    solution = snmf_dist.fit(path, 2)
     assert snmf_dist.score(solution.labels, y).accuracy == 1.0
     graph = snmf_dist.open_graph(f"{path}.graph.zarr")
     assert solution.provenance["fingerprint"] == graph.fingerprint
@@ -207,7 +215,7 @@ def test_a_tol_finer_than_float32_is_pointed_out(tmp_path):
         pytest.warns(errors.ResultWarning, match="finer than the rounding of a float32 graph"),
         pytest.warns(errors.NotConverged),
     ):
-        snmf_dist.fit(graph, 3, tol=1e-8, max_iter=3)
+        snmf_dist.fit(graph, 3, init="random", tol=1e-8, max_iter=3)
 
 
 class Watch(snmf_dist.Listener):
@@ -227,11 +235,11 @@ class Watch(snmf_dist.Listener):
 
 def test_listeners_hear_the_end_of_a_run_even_if_an_error_ends_it(graph):
     watch = Watch()
-    assert snmf_dist.fit(graph, 3, rho=0.3, listeners=watch).n_iter > 1
-    assert watch.heard == [Status.CONVERGED]
+    assert snmf_dist.fit(graph, 3, init="random", listeners=watch).n_iter > 1
+    assert watch.heard == [Status.SETTLED]
     watch = Watch(fail_at=3)
     with pytest.raises(RuntimeError, match="a mistake of the listener"):
-        snmf_dist.fit(graph, 3, listeners=[watch])
+        snmf_dist.fit(graph, 3, init="random", listeners=[watch])
     assert watch.heard == [None]
 
 

@@ -60,7 +60,8 @@ def test_graph_builds_from_points_and_prints_the_audit(run, tmp_path):
 
 def test_fit_prints_the_table_and_scores_and_writes_the_result(run, store, tmp_path):
     files = ("--labels", tmp_path / "labels.txt", "--json-lines", tmp_path / "log.jsonl")
-    done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr", *files)
+    paper = ("--init", "random", "--rho", 0.3, "--stop", "paper")
+    done = run("fit", store, "-k", 3, *paper, "--out", tmp_path / "r.zarr", *files)
     assert done.exit_code == 0, done.output
     assert "iter  objective" in done.output
     assert "status                  CONVERGED" in done.output
@@ -74,7 +75,7 @@ def test_fit_prints_the_table_and_scores_and_writes_the_result(run, store, tmp_p
 
 
 def test_a_run_that_does_not_converge_exits_with_1_and_still_writes(run, store, tmp_path):
-    done = run("fit", store, "-k", 3, "--max-iter", 4, "--out", tmp_path / "r.zarr")
+    done = run("fit", store, "-k", 3, "--init", "random", "--max-iter", 4, "--out", tmp_path / "r.zarr")
     assert done.exit_code == 1
     assert "warning: MAX_ITER after 4 iterations" in done.stderr
     assert snmf_dist.open_solution(tmp_path / "r.zarr").n_iter == 4
@@ -104,6 +105,8 @@ def test_check_finds_a_torn_block(run, store):
         (("fit", "none.zarr", "-k", 3, "--out", "r.zarr"), "no such file or directory; check the path"),
         (("fit", "g.zarr", "-k", 0, "--out", "r.zarr"), "k is 0; expected at least 1"),
         (("fit", "g.zarr", "-k", 3, "--rho", -1, "--out", "r.zarr"), "rho is -1.0; expected"),
+        (("fit", "g.zarr", "-k", 3, "--rho", "big", "--out", "r.zarr"), "'big' is neither a number nor auto"),
+        (("fit", "g.zarr", "-k", 3, "--init", "magic", "--out", "r.zarr"), "init is 'magic'; expected one of"),
         (("fit", "g.zarr", "-k", 3), "Missing option '--out'"),
         (("fit", "g.zarr", "-k", 3, "--out", "r.zarr", "--labels", "none.txt"), "path of the labels"),
         (("fit", "g.zarr", "-k", 3, "--out", "g.zarr"), "holds a graph store"),
@@ -147,7 +150,7 @@ def test_a_full_disk_exits_with_3_and_a_sentence(run, store, tmp_path, monkeypat
 
 def test_the_demo_finds_its_clusters_and_draws_them(run, tmp_path):
     for _ in range(2):  # a second run replaces the first
-        done = run("demo", "--out", tmp_path / "demo", "--points", 600, "--starts", 2)
+        done = run("demo", "--out", tmp_path / "demo", "--points", 600)
         assert done.exit_code == 0, done.output
     assert (tmp_path / "demo/clusters.png").read_bytes()[:4] == b"\x89PNG"
     solution = snmf_dist.open_solution(tmp_path / "demo/demo-result.zarr")

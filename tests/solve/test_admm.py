@@ -12,9 +12,9 @@ import snmf_dist
 from snmf_dist import Listener, Status
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.kernels import uniform_rows
-from snmf_dist.solve.loop import run
+from snmf_dist.solve.loop import Problem, run
 from tests import oracle
-from tests.helpers import planted_graph
+from tests.helpers import PAPER, planted_graph
 
 pytestmark = pytest.mark.filterwarnings("ignore::snmf_dist.errors.NotConverged")
 K, RHO, STEPS = 3, 0.1, 25
@@ -39,7 +39,10 @@ def assert_same_state(state, expected, tolerance=1e-10):
 
 def test_admm_in_memory_is_the_papers_algorithm(graph):
     A = sparse.csr_matrix(dense(graph))
-    outcome = run(ADMM(RHO), A, start(graph), norm_A=1.0, tol=1e-300, max_iter=STEPS)
+    solver = ADMM((RHO,))
+    (outcome,) = run(
+        solver, Problem(A, 1.0, K), solver.init(start(graph)), stop="paper", tol=1e-300, max_iter=STEPS
+    )
     expected, _, change = oracle.admm(A.toarray(), start(graph), rho=RHO, max_iter=STEPS)
     assert_same_state(outcome.state, expected)
     assert outcome.history[-1].change == pytest.approx(change, rel=1e-8)
@@ -47,14 +50,14 @@ def test_admm_in_memory_is_the_papers_algorithm(graph):
 
 @pytest.mark.parametrize("block_rows", [None, 90, 40, 11])
 def test_admm_on_dask_is_the_papers_algorithm(graph, place, block_rows):
-    solution = snmf_dist.fit(graph, K, max_iter=STEPS, tol=1e-13, block_rows=block_rows)
+    solution = snmf_dist.fit(graph, K, **PAPER, max_iter=STEPS, tol=1e-13, block_rows=block_rows)
     expected, _, _ = oracle.admm(dense(graph), start(graph), rho=RHO, max_iter=STEPS)
     assert_same_state(solution.state, expected)
     assert_array_equal(solution.labels, expected.L.argmax(axis=1))
 
 
 def test_a_run_stops_at_the_same_iteration_as_the_paper(graph, place):
-    solution = snmf_dist.fit(graph, K, rho=0.3, tol=1e-4)
+    solution = snmf_dist.fit(graph, K, **PAPER | {"rho": 0.3}, tol=1e-4)
     expected, iterations, change = oracle.admm(dense(graph), start(graph), rho=0.3, tol=1e-4, max_iter=1000)
     assert (solution.status, solution.n_iter) == (Status.CONVERGED, iterations)
     assert solution.history[-1].change == pytest.approx(change, rel=1e-6)
@@ -89,8 +92,8 @@ def test_membership_is_nonnegative_and_its_objective_is_that_of_the_formula(grap
 def test_planted_groups_are_found(tmp_path):
     W, y = planted_graph(150, 3, seed=1)
     graph = snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=40)
-    solution = snmf_dist.fit(graph, 3, rho=0.3)
-    assert solution.status is Status.CONVERGED
+    solution = snmf_dist.fit(graph, 3)
+    assert solution.status.converged
     assert snmf_dist.score(solution.labels, y).accuracy == 1.0
 
 
@@ -99,14 +102,14 @@ def test_float32_state_gives_the_labels_of_float64(tmp_path):
     fits = []
     for dtype in ("float32", "float64"):
         graph = snmf_dist.import_graph(W, tmp_path / f"{dtype}.zarr", dtype=dtype)
-        fits.append(snmf_dist.fit(graph, 3, rho=0.3))
+        fits.append(snmf_dist.fit(graph, 3))
         assert fits[-1].membership.dtype == dtype
     assert_array_equal(fits[0].labels, fits[1].labels)
     assert fits[0].captured == pytest.approx(fits[1].captured, rel=1e-5)
 
 
 def test_one_cluster_is_the_leading_eigenvector(graph):
-    solution = snmf_dist.fit(graph, 1, tol=1e-9)
+    solution = snmf_dist.fit(graph, 1, stop="paper", tol=1e-9)
     values, vectors = np.linalg.eigh(dense(graph))
     leading = np.abs(vectors[:, -1]) * np.sqrt(values[-1])
     assert_allclose(np.asarray(solution.membership).ravel(), leading, atol=1e-6)
@@ -131,14 +134,14 @@ def test_a_listener_sees_the_state_as_row_blocked_dask_arrays(graph, place):
             self.seen.append((record.iteration, state._fields, chunks))
 
     watch = Watch()
-    solution = snmf_dist.fit(graph, K, max_iter=3, listeners=[watch])
+    solution = snmf_dist.fit(graph, K, **PAPER, max_iter=3, listeners=[watch])
     blocks = ((25, 25, 25, 15), (K,))
     assert watch.seen == [(i, ("X", "Y", "L", "Lam", "Gam"), {blocks}) for i in (1, 2, 3)]
     assert {x.chunks for x in solution.state} == {blocks}
 
 
 def test_products_with_A_are_counted(graph):
-    solution = snmf_dist.fit(graph, K, max_iter=20, evaluate_every=10)
+    solution = snmf_dist.fit(graph, K, **PAPER, max_iter=20, evaluate_every=10)
     # two a step, one for each evaluation: iterations 1, 10 and 20
     assert solution.n_products == 2 * 20 + 3
     assert [r.iteration for r in solution.history if r.evaluated] == [1, 10, 20]
@@ -149,6 +152,6 @@ def test_divergence_keeps_the_last_finite_state(tmp_path):
     W = sparse.csr_matrix(np.full((6, 6), 1e30))
     graph = snmf_dist.import_graph(W, tmp_path / "g.zarr", normalize=None)
     with warnings.catch_warnings(action="ignore"):
-        solution = snmf_dist.fit(graph, 2)
+        solution = snmf_dist.fit(graph, 2, **PAPER)
     assert solution.status is Status.DIVERGED
     assert np.isfinite(np.asarray(solution.membership)).all()
