@@ -69,12 +69,12 @@ def fit(
         path of a saved one is gone on from: exactly, if it holds its solver's state (`save_state`) and was found
         on this graph by this solver, else from its membership.
     rho : float or "auto", default "auto"
-        Penalty. "auto" begins ADMM at 0.1 times the largest eigenvalue of A and balances its residuals; for
+        Penalty. "auto" begins ADMM at 0.12 times the largest eigenvalue of A and balances its residuals; for
         "apg" (1) and "hals" (0.3) times that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
     stop : {"auto", "kkt", "paper"}, default "auto"
         "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the
         first of the paper's criterion, a KKT distance of 1e-4, clusters that have settled (over ten iterations
-        at most 1 % of the labels and 0.05 % of the captured energy changed) and, with ``init="kmeans"``, a
+        at most 0.5 % of the labels and 0.05 % of the captured energy changed) and, with ``init="kmeans"``, a
         fall of the labels' modularity by 1 % below its best, to which the run then goes back.
     tol : float, optional
         1e-5, or 1e-4 for ``stop="kkt"``.

@@ -19,10 +19,15 @@ def planted_graph(n=90, k=3, *, seed=0, inside=0.4, between=0.02):
     return sparse.csr_matrix(upper + upper.T), y
 
 
+def data_folder():
+    """Where the data sets of the paper are."""
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("SNMF_DATA", shared))
+
+
 def data_file(name):
     """A data set of the paper, or a skip that says where it was looked for."""
-    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("SNMF_DATA", shared))
+    folder = data_folder()
     if not (folder / name).exists():
         pytest.skip(f"{name} is not in {folder}; set SNMF_DATA to the folder that has it")
     return folder / name

@@ -38,6 +38,41 @@ def admm(A, L, *, rho, tol=0.0, max_iter):
     return DenseState(X, Y, L, Lam, Gam), iteration, change
 
 
+def apg(A, L, *, rho, tol, max_iter, look_every=1, inner_limit=500):
+    """Algorithm 1 from Z = L; returns L and Z. The inner norms are looked at every `look_every` iterations."""
+    norm = np.linalg.norm
+
+    def inner(L, Z):
+        G = Z.T @ Z + rho * np.eye(Z.shape[1])
+        alpha = 1 / norm(G, 2)
+        Phi = L
+        for i in range(inner_limit):
+            before = L
+            L = np.maximum(Phi @ (np.eye(len(G)) - alpha * G) + alpha * (A @ Z + rho * Z), 0)
+            Phi = L + i / (i + 3) * (L - before)
+            if (i + 1) % look_every == 0 and norm(L - before) <= tol * norm(before):
+                break
+        return L
+
+    Z = L
+    for _ in range(max_iter):
+        L = inner(L, Z)
+        Z = inner(Z, L)
+    return L, Z
+
+
+def penalised(A, L, Z, *, rho):
+    """The objective of APG and HALS."""
+    return np.linalg.norm(A - L @ Z.T) ** 2 + rho * np.linalg.norm(L - Z) ** 2
+
+
+def modularity(W, labels):
+    """Newman's Q, from its definition as a sum over pairs of rows; −1 is no cluster."""
+    d = W.sum(axis=1)
+    together = (labels[:, None] == labels[None, :]) & (labels[:, None] >= 0)
+    return ((W - np.outer(d, d) / d.sum()) * together).sum() / d.sum()
+
+
 def objective(A, L):
     return np.linalg.norm(A - L @ L.T) ** 2
 

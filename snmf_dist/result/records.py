@@ -16,6 +16,10 @@ class Status(Enum):
         "numbers better but cut more of its edges (use stop='kkt' to go on)"
     )
     MAX_ITER = "the iteration limit came first; raise max_iter, or accept the clusters as they are"
+    CYCLING = (
+        "the iteration limit came first, and the run was going round in circles: raise rho, or leave it to "
+        "rho='auto'"
+    )
     DIVERGED = "the numbers overflowed; the last finite state was kept: raise rho, or normalise A"
     COLLAPSED = "every membership became zero; lower rho, or try another seed"
 

@@ -52,7 +52,9 @@ class Basis:
     products: int
 
 
-def leading_basis(A: Rows, K: int, *, seed: int, dtype: np.dtype) -> Basis:
+def leading_basis(
+    A: Rows, K: int, *, seed: int, dtype: np.dtype, precision: float = PRECISION, rounds: int = ROUNDS
+) -> Basis:
     """The `K` leading Ritz pairs of a symmetric, nonnegative A.
 
     Parameters
@@ -61,14 +63,18 @@ def leading_basis(A: Rows, K: int, *, seed: int, dtype: np.dtype) -> Basis:
         In memory or in blocks.
     K : int
         Pairs wanted; fewer come back if the rank of A is smaller.
+    precision : float, default 2e-3
+        Residual at which to stop, relative to the largest eigenvalue.
+    rounds : int, default 20
+        Filters at most, each of 8 products.
     """
     width = min(K + EXTRA, A.shape[0])
     _, sums = settle((), sum_rows(largest_row_sum, A))
     V = rows_like(A, uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype)
     V, AV, values, residual = _ritz(A, _orthonormal(V), K)
     products = 1
-    for _ in range(ROUNDS):
-        if residual <= PRECISION or len(values) <= K:
+    for _ in range(rounds):
+        if residual <= precision or len(values) <= K:
             break
         V = _filter(A, V, AV, low=-max(sums), high=float(values[-1]), top=float(values[0]))
         V, AV, values, residual = _ritz(A, _orthonormal(V), K)

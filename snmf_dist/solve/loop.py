@@ -148,7 +148,8 @@ def run(
             )
             one.history.append(record)
             if i in found and verdicts[i] in (None, Status.MAX_ITER):
-                verdicts[i] = one.judge.of_quality(iteration, found[i]) or verdicts[i]
+                judged = one.judge.of_quality(iteration, found[i])
+                verdicts[i] = judged or (one.judge.at_limit() if verdicts[i] else None)
                 if one.judge.at_peak:
                     one.state, one.peak = _part(state, [i], len(active), problem.K), len(one.history)
         _tell(listeners, active, state, problem.K)

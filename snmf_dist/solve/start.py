@@ -65,7 +65,7 @@ def spectral_start(A: Rows, basis: Basis, K: int, *, seeds: list[int]) -> Start:
 
 
 def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[int]) -> Start:
-    """Spectral clustering's own clusters: a unit column for each, √degree within it and 0 outside.
+    """Spectral clustering's own clusters: a column for each, √degree within it and 0 outside, of length √λ₁.
 
     K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), on a sample, from several
     starts: the rows that pivoted QR chooses, and k-means++. The start whose clusters have the highest
@@ -88,7 +88,8 @@ def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[in
     type, width = basis.U.dtype, K * len(seeds)
     raw = hold(map_rows(_indicators, weights, labels, columns=chosen, K=K, type=type, dtype=type, width=width))
     _, squares = settle((), sum_rows(column_squares, raw))
-    L = map_rows(scale_columns, raw, scale=1 / np.sqrt(np.where(squares > 0, squares, 1)))
+    length = np.sqrt(max(basis.values[0], 0))
+    L = map_rows(scale_columns, raw, scale=length / np.sqrt(np.where(squares > 0, squares, 1)))
     return Start(L, map_rows(take_columns, labels, columns=np.array([first]), width=1), products=1)
 
 

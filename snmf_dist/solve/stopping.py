@@ -1,7 +1,7 @@
 """When to stop, and how good L is: the paper's criterion, ADMM's residuals, objective, KKT distance, labels."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,10 @@ from snmf_dist.rows import Rows, central, multiply, sum_rows
 from snmf_dist.solve.kernels import kkt_squares, run_grams, run_inner
 
 WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
-MOVED = 0.01  # share of the labels that may change in a window of a settled run
+MOVED = 0.005  # share of the labels that may change in a window of a settled run
 GAIN = 5e-4  # relative change of c in a window of a settled run
 STATIONARY = 1e-4  # KKT distance at which an iterate counts as a stationary point
+CYCLE_LOOKS = 5  # looks, at least, in each half of a run that may be said to cycle
 PEAK = 0.01  # relative fall of the modularity below its best that says the labels get worse
 
 
@@ -55,6 +56,7 @@ class Judge:
     reference: tuple[int, float] | None = None  # iteration and c that a window began with
     best: float = -math.inf  # modularity
     at_peak: bool = False  # whether the last look found the best modularity
+    distances: list[float] = field(default_factory=list)  # KKT, of all looks
 
     def of_step(self, numbers: StepNumbers) -> Status | None:
         """Judge an iteration by its numbers; None to go on."""
@@ -66,6 +68,7 @@ class Judge:
 
     def of_quality(self, iteration: int, quality: Quality) -> Status | None:
         """Judge an evaluated iteration; None to go on."""
+        self.distances.append(quality.kkt)
         if self.stop != "auto":
             return Status.STATIONARY if self.stop == "kkt" and quality.kkt <= self.tol else None
         self.at_peak = quality.modularity > self.best
@@ -82,6 +85,13 @@ class Judge:
         if rested and quality.moved <= MOVED and gained <= GAIN * abs(quality.captured):
             return Status.SETTLED
         return None
+
+    def at_limit(self) -> Status:
+        """Say why a run is not done when its iterations are: has it come no nearer in the latter half of them?"""
+        half = len(self.distances) // 2
+        if half >= CYCLE_LOOKS and min(self.distances[half:]) >= min(self.distances[:half]):
+            return Status.CYCLING
+        return Status.MAX_ITER
 
 
 def admm_numbers(squares: np.ndarray, *, rho: np.ndarray) -> list[StepNumbers]:

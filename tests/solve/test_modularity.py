@@ -1,0 +1,42 @@
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from snmf_dist.rows import settle
+from snmf_dist.solve.modularity import modularities
+from tests import oracle
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**31))
+def test_modularity_is_newmans_sum_over_pairs(n, K, partitions, seed):
+    random = np.random.default_rng(seed)
+    W = np.triu(random.random((n, n)) * (random.random((n, n)) < 0.5))
+    W = W + W.T
+    W[0, 0] += 1  # never without an edge
+    labels = random.integers(-1, K, (n, partitions)).astype(np.int32)
+    degree = W.sum(axis=1)
+    weights = np.stack([np.ones(n), degree], axis=1)
+    expected = [oracle.modularity(W, column) for column in labels.T]
+    found = modularities(sparse.csr_matrix(W), labels, weights, K=K)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [3, 7, 20])
+def test_blocks_change_nothing(rows):
+    random = np.random.default_rng(0)
+    W = sparse.random(20, 20, density=0.3, random_state=0)
+    W = sparse.csr_matrix(W + W.T)
+    labels = random.integers(-1, 3, (20, 2)).astype(np.int32)
+    weights = np.stack([np.ones(20), np.asarray(W.sum(axis=1)).ravel()], axis=1)
+    whole = modularities(W, labels, weights, K=3)
+    parts = [W[i : i + rows] for i in range(0, 20, rows)]
+    blocks = da.concatenate(
+        [da.from_array(part, chunks=part.shape, asarray=False) for part in parts], allow_unknown_chunksizes=False
+    )
+    lazy = modularities(blocks, da.from_array(labels, (rows, 2)), da.from_array(weights, (rows, 2)), K=3)
+    _, found = settle((), lazy)
+    np.testing.assert_allclose(found, whole, rtol=1e-12)

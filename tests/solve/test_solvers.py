@@ -1,0 +1,192 @@
+"""What all solvers share: the frame, restarts, warm starts, stopping."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import snmf_dist
+from snmf_dist import Listener, Status
+from snmf_dist.solve.apg import INNER_STEPS
+from snmf_dist.solve.kernels import uniform_rows
+from tests import oracle
+from tests.helpers import PAPER, planted_graph
+
+pytestmark = pytest.mark.filterwarnings("ignore::snmf_dist.errors.NotConverged")
+SOLVERS = ["admm", "apg", "hals"]
+
+
+def dense(graph):
+    return graph.read_rows(0, graph.n).toarray()
+
+
+def start(graph, k=3, seed=0):
+    return uniform_rows(
+        0, graph.n, K=k, seed=seed, scale=2 * np.sqrt(dense(graph).mean() / k), type=np.dtype(float)
+    )
+
+
+def test_apg_is_the_papers_algorithm(graph, place):
+    solution = snmf_dist.fit(graph, 3, solver="apg", init="random", rho=1.0, stop="paper", tol=1e-9, max_iter=4)
+    L, Z = oracle.apg(dense(graph), start(graph), rho=1.0, tol=1e-9, max_iter=4, look_every=INNER_STEPS)
+    assert_allclose(np.asarray(solution.state.L), L, atol=1e-10)
+    assert_allclose(np.asarray(solution.state.Z), Z, atol=1e-10)
+
+
+def test_looking_at_the_inner_norm_every_tenth_time_changes_apg_by_less_than_its_tolerance(graph):
+    literal, rare = (
+        oracle.apg(dense(graph), start(graph), rho=1.0, tol=1e-7, max_iter=6, look_every=every)[0]
+        for every in (1, INNER_STEPS)
+    )
+    assert np.linalg.norm(literal - rare) <= 1e-4 * np.linalg.norm(rare)
+
+
+class Penalised(Listener):
+    """Takes the objective of HALS after each iteration."""
+
+    def __init__(self, A, rho):
+        self.A, self.rho, self.values = A, rho, []
+
+    def on_iteration(self, record, state):
+        self.values.append(oracle.penalised(self.A, np.asarray(state.L), np.asarray(state.Z), rho=self.rho))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_hals_never_raises_its_objective(graph, seed):
+    watch = Penalised(dense(graph), 0.3)
+    snmf_dist.fit(
+        graph, 3, solver="hals", init="random", rho=0.3, seed=seed, stop="paper", max_iter=60, listeners=[watch]
+    )
+    assert len(watch.values) > 10
+    assert (np.diff(watch.values) <= 1e-12 * watch.values[0]).all()
+    assert watch.values[-1] < 0.99 * watch.values[0]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_finds_planted_groups_on_threads_and_processes(tmp_path, place, solver):
+    W, y = planted_graph(120, 3, seed=1)
+    graph = snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=50)
+    solution = snmf_dist.fit(graph, 3, solver=solver)
+    assert solution.status.converged
+    assert snmf_dist.score(solution.labels, y).accuracy == 1.0
+    assert_array_equal(np.unique(solution.spectral_labels), [0, 1, 2])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_restarts_side_by_side_are_the_runs_one_by_one(graph, solver):
+    settings = {"solver": solver, "init": "random", "tol": 1e-4, "stop": "paper", "rho": 0.3, "max_iter": 150}
+    together = snmf_dist.fit(graph, 3, **settings, n_init=4, seed=5)
+    alone = [snmf_dist.fit(graph, 3, **settings, seed=5 + r) for r in range(4)]
+    assert len({one.n_iter for one in alone}) > 1  # some leave earlier than others
+    for run, one in zip(together.runs, alone, strict=True):
+        assert (run["status"], run["iterations"]) == (one.status.name, one.n_iter)
+        assert run["captured"] == pytest.approx(one.captured, rel=1e-12)
+    best = max(alone, key=lambda one: one.captured)
+    assert_allclose(np.asarray(together.membership), np.asarray(best.membership), atol=1e-12)
+    assert together.n_products == sum(one.n_products for one in alone)
+
+
+@pytest.mark.parametrize("init", ["kmeans", "spectral"])
+def test_restarts_from_the_eigenvectors_keep_the_best(graph, place, init):
+    one = snmf_dist.fit(graph, 4, init=init)
+    three = snmf_dist.fit(graph, 4, init=init, n_init=3)
+    assert len(three.runs) == 3
+    assert three.captured == max(run["captured"] for run in three.runs)
+    assert three.runs[0]["captured"] == pytest.approx(one.captured, rel=1e-9)
+    assert three.captured >= one.captured * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("rho", ["auto", 0.3])
+def test_a_saved_result_is_gone_on_from_exactly(graph, tmp_path, solver, rho):
+    settings = {"solver": solver, "rho": rho, "init": "random", "stop": "paper", "tol": 1e-12}
+    snmf_dist.fit(graph, 3, **settings, max_iter=13, out=tmp_path / "half.zarr", save_state=True)
+    half = snmf_dist.open_solution(tmp_path / "half.zarr")
+    half.validate()
+    on = snmf_dist.fit(graph, 3, **settings | {"init": tmp_path / "half.zarr"}, max_iter=17)
+    whole = snmf_dist.fit(graph, 3, **settings, max_iter=30)
+    assert_array_equal(np.asarray(on.membership), np.asarray(whole.membership))
+    assert on.n_iter == whole.n_iter
+    assert on.history[-1].rho == whole.history[-1].rho
+    assert on.history[-1].captured == whole.history[-1].captured
+
+
+def test_a_result_without_its_state_is_begun_from_at_its_membership(graph, tmp_path):
+    first = snmf_dist.fit(graph, 3, **PAPER, max_iter=20, out=tmp_path / "r.zarr")
+    assert snmf_dist.open_solution(tmp_path / "r.zarr").state is None
+    again = snmf_dist.fit(graph, 3, init=tmp_path / "r.zarr", rho=0.1, stop="paper", max_iter=1)
+    given = snmf_dist.fit(graph, 3, init=np.asarray(first.membership), rho=0.1, stop="paper", max_iter=1)
+    expected, _, _ = oracle.admm(dense(graph), np.asarray(first.membership), rho=0.1, max_iter=1)
+    assert_allclose(np.asarray(again.membership), expected.L, atol=1e-10)
+    assert_array_equal(np.asarray(again.membership), np.asarray(given.membership))
+
+
+def test_a_start_given_in_the_inputs_order_is_brought_into_the_stores(tmp_path):
+    X = np.random.default_rng(0).standard_normal((300, 2)) + 9 * np.arange(300)[:, None] % 27
+    graph = snmf_dist.build_graph(X, tmp_path / "g.zarr", exact=True)
+    L = np.abs(np.random.default_rng(1).standard_normal((300, 3))).astype(np.float32)
+    solution = snmf_dist.fit(graph, 3, init=L, rho=0.1, stop="paper", max_iter=1)
+    order = graph.order
+    expected, _, _ = oracle.admm(dense(graph).astype(float), L[order].astype(float), rho=0.1, max_iter=1)
+    assert_allclose(np.asarray(solution.membership)[order], expected.L, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("init", ["kmeans", "spectral", "random"])
+def test_the_scale_of_A_changes_nothing_but_the_scale_of_L(tmp_path, solver, init):
+    W, _ = planted_graph(90, 3, seed=3)
+    found = []
+    for scale in (1.0, 64.0):  # a power of 4: the square root is exact
+        graph = snmf_dist.import_graph(
+            W * scale, tmp_path / f"{scale}.zarr", normalize=None, dtype="float64", block_rows=40
+        )
+        found.append(snmf_dist.fit(graph, 3, solver=solver, init=init, stop="paper", tol=1e-12, max_iter=25))
+    one, other = found
+    assert_allclose(np.asarray(other.membership), 8 * np.asarray(one.membership), atol=1e-4)
+    assert other.history[-1].rho == pytest.approx(64 * one.history[-1].rho, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")
+def test_an_adapting_penalty_converges_where_the_papers_cycles(tmp_path):
+    """Overlapping clusters: many edges between the groups."""
+    random = np.random.default_rng(0)
+    centres = random.standard_normal((8, 16)) * 0.6
+    X = centres[random.integers(0, 8, 900)] + random.standard_normal((900, 16))
+    graph = snmf_dist.build_graph(X, tmp_path / "g.zarr")
+    settings = {"init": "random", "stop": "kkt", "max_iter": 500}
+    assert snmf_dist.fit(graph, 8, **settings, rho=0.1).status is Status.CYCLING
+    assert snmf_dist.fit(graph, 8, **settings).status is Status.STATIONARY
+
+
+def test_each_way_to_stop_says_its_name(graph):
+    settled = snmf_dist.fit(graph, 3, init="random")
+    assert settled.status is Status.SETTLED
+    assert settled.history[-1].moved <= 0.005
+    still = snmf_dist.fit(graph, 3, init="random", stop="kkt", tol=1e-6)
+    assert still.status is Status.STATIONARY
+    assert still.kkt <= 1e-6
+    assert oracle.kkt(dense(graph), np.asarray(still.membership)) == pytest.approx(still.kkt, rel=1e-3)
+    paper = snmf_dist.fit(graph, 3, **PAPER | {"rho": 0.3})
+    assert paper.status is Status.CONVERGED
+    assert paper.history[-1].change <= 1e-5
+
+
+def test_a_run_goes_back_to_where_its_labels_were_best(tmp_path):
+    """Three large groups, and specks that hang together so well that the objective wants columns for them."""
+    W, _ = planted_graph(240, 3, seed=0, inside=0.3, between=0.03)
+    specks = sparse.block_diag([np.ones((4, 4))] * 3)
+    links = sparse.random(240, 12, density=0.004, random_state=1, data_rvs=lambda n: np.full(n, 0.1))
+    graph = snmf_dist.import_graph(
+        sparse.block_array([[W, links], [links.T, specks]]).tocsr(), tmp_path / "g.zarr", dtype="float64"
+    )
+    random = np.random.default_rng(3)
+    found = [snmf_dist.fit(graph, k, evaluate_every=2, seed=int(random.integers(99))) for k in (3, 4, 5)]
+    best = [one for one in found if one.status is Status.PEAKED]
+    assert best
+    for one in best:
+        A = dense(graph)
+        root = np.sqrt(graph.degree)
+        expected = oracle.modularity(A * np.outer(root, root), one.labels)
+        assert one.history[-1].modularity == pytest.approx(expected, rel=1e-9)
+        assert one.history[-1].modularity == max(r.modularity for r in one.history if r.evaluated)
+        assert one.captured == pytest.approx((A**2).sum() - oracle.objective(A, np.asarray(one.membership)))
