@@ -35,7 +35,7 @@ def main(folder: Path, n: int = NODES) -> snmf_dist.Solution:
     print(graph)
 
     solution = snmf_dist.fit(
-        graph, GROUPS, rho=0.3, out=folder / "result.zarr", overwrite=True, listeners=[snmf_dist.TableLog()]
+        graph, GROUPS, out=folder / "result.zarr", overwrite=True, listeners=[snmf_dist.TableLog()]
     )
     print(solution)
     print("sizes:", solution.sizes.tolist())

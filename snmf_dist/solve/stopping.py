@@ -13,6 +13,7 @@ from snmf_dist.solve.kernels import kkt_squares, run_grams, run_inner
 WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
 MOVED = 0.005  # share of the labels that may change in a window of a settled run
 GAIN = 5e-4  # relative change of c in a window of a settled run
+NEAR = 3e-3  # KKT distance of a settled run, at most: one that goes round in circles is farther
 STATIONARY = 1e-4  # KKT distance at which an iterate counts as a stationary point
 CYCLE_LOOKS = 5  # looks, at least, in each half of a run that may be said to cycle
 PEAK = 0.01  # relative fall of the modularity below its best that says the labels get worse
@@ -81,8 +82,8 @@ class Judge:
             return Status.PEAKED
         if quality.kkt <= STATIONARY:
             return Status.STATIONARY
-        gained = abs(quality.captured - captured)
-        if rested and quality.moved <= MOVED and gained <= GAIN * abs(quality.captured):
+        still = abs(quality.captured - captured) <= GAIN * abs(quality.captured)
+        if rested and still and quality.moved <= MOVED and quality.kkt <= NEAR:
             return Status.SETTLED
         return None
 
