@@ -69,7 +69,7 @@ def fit(
         path of a saved one is gone on from: exactly, if it holds its solver's state (`save_state`) and was found
         on this graph by this solver, else from its membership.
     rho : float or "auto", default "auto"
-        Penalty. "auto" begins ADMM at 0.12 times the largest eigenvalue of A and balances its residuals; for
+        Penalty. "auto" begins ADMM at 0.2 times the largest eigenvalue of A and balances its residuals; for
         "apg" (1) and "hals" (0.3) times that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
     stop : {"auto", "kkt", "paper"}, default "auto"
         "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the
@@ -334,7 +334,12 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begi
             "products": found.products,
             "rho": best.rho,
             "runs": [
-                {"status": one.ended.name, "iterations": one.history[-1].iteration, "captured": one.captured}
+                {
+                    "status": one.ended.name,
+                    "iterations": one.history[-1].iteration,
+                    "products": one.products - found.before,
+                    "captured": one.captured,
+                }
                 for one in found.outcomes
             ],
         },

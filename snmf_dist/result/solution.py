@@ -92,7 +92,7 @@ class Solution:
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """Status, iterations and captured energy of each of the `n_init` runs."""
+        """Status, iterations, products and captured energy of each of the `n_init` runs."""
         return list(self.provenance.get("runs", []))
 
     @property

@@ -85,12 +85,16 @@ def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[in
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
     chosen = [order[r % len(order)] for r in range(len(seeds))]
 
-    type, width = basis.U.dtype, K * len(seeds)
-    raw = hold(map_rows(_indicators, weights, labels, columns=chosen, K=K, type=type, dtype=type, width=width))
+    labels = map_rows(take_columns, labels, columns=np.array(chosen), width=len(chosen))
+    (labels,), seen = settle((labels,), sum_rows(_as_they_appear, labels))
+    labels = hold(map_rows(_renamed, labels, names=_new_names(seen, len(chosen), K)))
+
+    type, width = basis.U.dtype, K * len(chosen)
+    raw = hold(map_rows(_indicators, weights, labels, K=K, type=type, dtype=type, width=width))
     _, squares = settle((), sum_rows(column_squares, raw))
     length = np.sqrt(max(basis.values[0], 0))
     L = map_rows(scale_columns, raw, scale=length / np.sqrt(np.where(squares > 0, squares, 1)))
-    return Start(L, map_rows(take_columns, labels, columns=np.array([first]), width=1), products=1)
+    return Start(L, map_rows(take_columns, labels, columns=np.array([0]), width=1), products=1)
 
 
 def _sample(rows: Rows, K: int, *, seed: int) -> np.ndarray:
@@ -148,10 +152,30 @@ def _nearest(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
     return np.stack([one.argmin(axis=1) for one in distances], axis=1).astype(np.int32)
 
 
-def _indicators(
-    weights: np.ndarray, labels: np.ndarray, *, columns: list[int], K: int, type: np.dtype
-) -> np.ndarray:
-    L = np.zeros((len(weights), len(columns), K), dtype=type)
-    for r, column in enumerate(columns):
-        L[np.arange(len(L)), r, labels[:, column]] = weights[:, 0]
+def _as_they_appear(labels: np.ndarray) -> list[tuple[int, int]]:
+    """(column, label) of each label of each partition in a block, by its first row."""
+    pairs = []
+    for column, values in enumerate(labels.T):
+        found, first = np.unique(values, return_index=True)
+        pairs += [(column, int(label)) for label in found[np.argsort(first)]]
+    return pairs
+
+
+def _new_names(seen: list[tuple[int, int]], partitions: int, K: int) -> np.ndarray:
+    """Names that number clusters as they first appear, so that rounding does not permute them, (R, K)."""
+    names = np.zeros((partitions, K), dtype=np.int32)
+    for column in range(partitions):
+        order = list(dict.fromkeys(label for of, label in seen if of == column))
+        names[column, order] = np.arange(len(order))
+    return names
+
+
+def _renamed(labels: np.ndarray, *, names: np.ndarray) -> np.ndarray:
+    return np.stack([name[values] for name, values in zip(names, labels.T, strict=True)], axis=1)
+
+
+def _indicators(weights: np.ndarray, labels: np.ndarray, *, K: int, type: np.dtype) -> np.ndarray:
+    L = np.zeros((len(weights), labels.shape[1], K), dtype=type)
+    for r, values in enumerate(labels.T):
+        L[np.arange(len(L)), r, values] = weights[:, 0]
     return L.reshape(len(L), -1)

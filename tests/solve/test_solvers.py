@@ -86,8 +86,18 @@ def test_restarts_side_by_side_are_the_runs_one_by_one(graph, solver):
     assert together.n_products == sum(one.n_products for one in alone)
 
 
+def test_restarts_on_two_processes_are_those_in_one(graph, client):
+    settings = {"init": "kmeans", "n_init": 2, "max_iter": 4}
+    there = snmf_dist.fit(graph, 3, **settings)
+    membership = np.asarray(there.membership)
+    client.close()
+    here = snmf_dist.fit(graph, 3, **settings)
+    assert_allclose(membership, np.asarray(here.membership), atol=1e-10)
+    assert [run["iterations"] for run in there.runs] == [run["iterations"] for run in here.runs]
+
+
 @pytest.mark.parametrize("init", ["kmeans", "spectral"])
-def test_restarts_from_the_eigenvectors_keep_the_best(graph, place, init):
+def test_restarts_from_the_eigenvectors_keep_the_best(graph, init):
     one = snmf_dist.fit(graph, 4, init=init)
     three = snmf_dist.fit(graph, 4, init=init, n_init=3)
     assert len(three.runs) == 3
