@@ -70,7 +70,7 @@ def fit(
         on this graph by this solver, else from its membership.
     rho : float or "auto", default "auto"
         Penalty. "auto" begins ADMM at 0.2 times the largest eigenvalue of A and balances its residuals; for
-        "apg" (1) and "hals" (0.3) times that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
+        "apg" and "hals" it is that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
     stop : {"auto", "kkt", "paper"}, default "auto"
         "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the
         first of the paper's criterion, a KKT distance of 1e-4, clusters that have settled (over ten iterations
@@ -81,9 +81,10 @@ def fit(
     max_iter : int, default 1000
         Stop after so many iterations.
     n_init : int, default 1
-        Runs, side by side, so that A is read once for all; the one that captures most is returned. Run r begins
-        as one with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r
-        places from the best ("kmeans").
+        Runs, side by side, so that A is read once for all. The one that captures most is returned; where the
+        modularity is watched (``init="kmeans"``, ``stop="auto"``), the one with the highest. Run r begins as one
+        with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r places from
+        the best of 16 ("kmeans").
     seed : int, default 0
         Of all that is random.
     out : str or path-like, optional
@@ -121,6 +122,8 @@ def fit(
     begin = time.perf_counter()
     k = whole_number("k", k, 1)
     result_path = None if out is None else storage.normal_path(out)
+    if save_state and result_path is None:
+        raise InputError("save_state is set, but there is nowhere to save to; give out= too")
     if result_path is not None:
         storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
     graph = _graph(zarr_path, graph_settings, storage_options)
@@ -176,7 +179,8 @@ def _save(solution: Solution, path: str, place: str, saving: dict[str, Any]) -> 
         ) from error
     if place == "threads":
         return solution
-    return replace(solution, membership=open_solution(path, storage_options=saving["storage_options"]).membership)
+    saved = open_solution(path, storage_options=saving["storage_options"])
+    return replace(solution, membership=saved.membership, state=saved.state)
 
 
 def _graph(
@@ -210,7 +214,7 @@ def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
         given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
     choice("solver", given["solver"], tuple(PENALTIES))
     choice("stop", given["stop"], tuple(STOPS))
-    if given["rho"] != "auto":
+    if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
         given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
     given["tol"] = positive_number("tol", STOPS[given["stop"]] if given["tol"] is None else given["tol"])
     if not (isinstance(given["init"], str) and given["init"] in INITS):
@@ -258,8 +262,12 @@ def _given_start(
             f"init has shape {shape}; expected {(graph.n, settings['k'])}, the rows of the graph by k"
         )
     if isinstance(init, np.ndarray):
-        if not np.issubdtype(init.dtype, np.number) or not np.isfinite(init).all() or (init < 0).any():
-            raise InputError("init holds entries that are negative or not finite; a start must be nonnegative")
+        if not np.issubdtype(init.dtype, np.integer) and not np.issubdtype(init.dtype, np.floating):
+            raise InputError(f"init has entries of type {init.dtype}; expected real numbers")
+        with np.errstate(over="ignore"):
+            init = init.astype(graph.dtype)
+        if not np.isfinite(init).all() or (init < 0).any():
+            raise InputError(f"init holds entries that are negative or not finite {graph.dtype} numbers")
         if not init.any():
             raise InputError("init is all zeros, which no solver leaves; give it some memberships")
     return init
@@ -282,7 +290,8 @@ def _solve(
     else:
         meta = sparse.csr_matrix((0, 0), dtype=store.dtype)
         A = hold(load_rows(store.reader(), bounds, store.n, meta=meta))
-    graph = Graph(A, store.dtype, store.weight_reader(), 1.0 if store.normalize == "ncut" else None)
+    top = 1.0 if store.normalize == "ncut" else None
+    graph = Graph(A, store.dtype, store.weight_reader(), top, isolated=store.block["zero_degree"] > 0)
     L = None if warm is None else _in_graph_order(A, store, warm)
     return solve(graph, settings, L=L, earlier=_earlier(A, store, warm, settings), listeners=listeners)
 
@@ -302,7 +311,8 @@ def _earlier(A: Rows, store: GraphStore, warm: Any, settings: dict[str, Any]) ->
     if warm.provenance["fingerprint"] != store.fingerprint or warm.settings["solver"] != settings["solver"]:
         return None
     state = tuple(rows_as(A, rows, dtype=rows.dtype) for rows in warm.state)
-    return Earlier(state, warm.provenance["rho"], warm.n_iter, warm.n_products)
+    rho = warm.provenance["rho"] if warm.settings["rho"] == settings["rho"] else None
+    return Earlier(state, rho, warm.n_iter, warm.n_products)
 
 
 def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begin: float, place: str) -> Solution:
@@ -331,6 +341,7 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begi
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {name: version(name) for name in packages},
             "eigenvalues": [] if found.basis is None else found.basis.values.tolist(),
+            "next_eigenvalue": None if found.basis is None else found.basis.next_value,
             "products": found.products,
             "rho": best.rho,
             "runs": [
@@ -356,6 +367,13 @@ def _warn(solution: Solution, made: Mapping[str, Any]) -> None:
         text = (
             f"the graph falls into {components} components but k is {solution.k}: some share a cluster or "
             "get none; raise k, or build the graph with connect=True"
+        )
+        warnings.warn(text, ResultWarning, stacklevel=3)
+    gaps, values = solution.eigengap, solution.provenance["eigenvalues"]
+    if len(gaps) == solution.k and values[-1] > 0.9 * values[0] and gaps[-1] < 1e-4 * values[0]:
+        text = (
+            f"eigenvalues {solution.k} and {solution.k + 1} of A are equal: more parts than k hang together "
+            "equally well, and which of them get a cluster is arbitrary; raise k"
         )
         warnings.warn(text, ResultWarning, stacklevel=3)
     empty = int(np.count_nonzero(solution.sizes == 0))

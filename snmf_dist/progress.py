@@ -52,6 +52,7 @@ class LiveTable(Listener):
         """Draw the head of the table and the bar."""
         self.progress.console.print(HEADER, style="bold")
         self.task = self.progress.add_task("", total=settings["max_iter"])
+        self.begun: int | None = None
         self.progress.start()
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
@@ -59,9 +60,11 @@ class LiveTable(Listener):
         if record.evaluated:
             self.objective = record.objective
             self.progress.console.print(format_record(record))
+        if self.begun is None:  # a run that goes on from another counts on
+            self.begun = record.iteration - 1
         self.progress.update(
             self.task,
-            completed=record.iteration,
+            completed=record.iteration - self.begun,
             description=f"objective {self.objective:.6g}  change {record.change:.1e}",
         )
 

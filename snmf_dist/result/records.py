@@ -16,12 +16,13 @@ class Status(Enum):
         "numbers better but cut more of its edges (use stop='kkt' to go on)"
     )
     MAX_ITER = "the iteration limit came first; raise max_iter, or accept the clusters as they are"
+    STUCK = "the memberships stopped moving, but not at an optimum: raise rho, or try another solver"
     CYCLING = (
-        "the iteration limit came first, and the run was going round in circles: raise rho, or leave it to "
-        "rho='auto'"
+        "the iteration limit came first, and the run was going round in circles: raise rho (try 1), or try "
+        "solver='hals'"
     )
     DIVERGED = "the numbers overflowed; the last finite state was kept: raise rho, or normalise A"
-    COLLAPSED = "every membership became zero; lower rho, or try another seed"
+    COLLAPSED = "every membership became zero; lower rho, try another seed, or a start of the scale of A"
 
     @property
     def converged(self) -> bool:

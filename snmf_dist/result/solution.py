@@ -29,7 +29,7 @@ class Solution:
     status : Status
         How the run ended; ``status.value`` is a sentence.
     history : list of IterationRecord
-        One for each iteration that led to this state.
+        One for each iteration of this fit that led to the state; a run that was gone on from counts on.
     settings, provenance : mapping
         What was asked for; which graph, versions and place it ran on, the leading eigenvalues, all runs.
     spectral_labels : ndarray of int32, shape (n,), or None
@@ -97,8 +97,9 @@ class Solution:
 
     @property
     def eigengap(self) -> np.ndarray:
-        """Differences of neighbouring leading eigenvalues, (K−1,); a large one after the j-th speaks for k = j."""
-        return -np.diff(self.provenance.get("eigenvalues") or [])
+        """Differences of neighbouring eigenvalues, the j-th after the j-th: a large one there speaks for k = j."""
+        values = [*(self.provenance.get("eigenvalues") or []), self.provenance.get("next_eigenvalue")]
+        return -np.diff([value for value in values if value is not None])
 
     @property
     def sizes(self) -> np.ndarray:
@@ -118,6 +119,8 @@ class Solution:
         StoreCorrupt
             What was read is not what was written.
         """
+        for rows in self.state or ():
+            gather_rows(map_rows(row_labels, rows, width=1))
         found = gather_rows(map_rows(row_labels, self.membership)).ravel()
         if not np.array_equal(found, self.labels):
             raise StoreCorrupt("labels are not those of the membership; fit again")

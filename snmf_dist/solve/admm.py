@@ -48,11 +48,14 @@ class ADMM:
         are the multipliers themselves, not divided by ρ, so they need no rescaling when it changes.
     first_rho : float, default 0.2
         Where an adapting ρ began: it stays within a factor of 1000.
+    floor : tuple of float, optional
+        What an adapting ρ of each run does not go below.
     """
 
     rho: tuple[float, ...]
     adapt: bool = False
     first_rho: float = FIRST_RHO
+    floor: tuple[float, ...] = ()
     products: ClassVar[int] = 2  # products with A in a step
 
     @property
@@ -88,14 +91,20 @@ class ADMM:
 
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""
-        return replace(self, rho=tuple(self.rho[r] for r in runs))
+        floor = tuple(self.floor[r] for r in runs) if self.floor else ()
+        return replace(self, rho=tuple(self.rho[r] for r in runs), floor=floor)
 
-    def adapted(self, iteration: int, numbers: Sequence[StepNumbers]) -> Self:
-        """The solver of the next iteration."""
-        if not self.adapt or iteration % ADAPT_EVERY:
+    def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
+        """The solver of the next iteration; a run that stalls gets twice the penalty, and never less again."""
+        if not self.adapt:
             return self
-        rho = [self._balanced(*pair) for pair in zip(self.rho, numbers, strict=True)]
-        return replace(self, rho=tuple(rho))
+        lowest = self.floor or (self.first_rho / ADAPT_RANGE,) * self.runs
+        pairs = zip(self.rho, lowest, stalled, strict=True)
+        floor = tuple(2 * rho if stuck else low for rho, low, stuck in pairs)
+        rho = self.rho
+        if iteration % ADAPT_EVERY == 0:
+            rho = tuple(self._balanced(*pair) for pair in zip(rho, numbers, strict=True))
+        return replace(self, rho=tuple(map(max, rho, floor)), floor=floor)
 
     def _balanced(self, rho: float, numbers: StepNumbers) -> float:
         """More penalty where X and Y are too far from L, less where L moves too much."""
@@ -104,5 +113,5 @@ class ADMM:
         if primal > ADAPT_BEYOND * dual:
             return min(rho * ADAPT_BY, self.first_rho * ADAPT_RANGE)
         if dual > ADAPT_BEYOND * primal:
-            return max(rho / ADAPT_BY, self.first_rho / ADAPT_RANGE)
+            return rho / ADAPT_BY
         return rho

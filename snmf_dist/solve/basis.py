@@ -40,6 +40,8 @@ class Basis:
         Orthonormal columns.
     values : ndarray, (K,)
         Their Ritz values.
+    next_value : float or None
+        The Ritz value after the last, if there is one: how far it lies below is the eigengap.
     residual : float
         Largest ‖A u − λ u‖ of the wanted pairs, relative to the largest value.
     products : int
@@ -48,6 +50,7 @@ class Basis:
 
     U: Rows
     values: np.ndarray
+    next_value: float | None
     residual: float
     products: int
 
@@ -81,7 +84,8 @@ def leading_basis(
         products += DEGREE
     kept = min(K, len(values))
     U = map_rows(times, V, M=np.eye(len(values), kept), width=kept)
-    return Basis(U, values[:kept], residual, products)
+    after = float(values[kept]) if kept < len(values) else None
+    return Basis(U, values[:kept], after, residual, products)
 
 
 def _filter(A: Rows, V: Rows, AV: Rows, *, low: float, high: float, top: float) -> Rows:

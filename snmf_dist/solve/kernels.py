@@ -123,7 +123,7 @@ def fast_gradient(
     L, Phi, before = np.split(S, 3, axis=1)
     K = G.shape[-1]
     penalty = rho[:, None, None] * np.eye(K)
-    alpha = 1 / np.linalg.norm(G + penalty, 2, axis=(1, 2))
+    alpha = np.array([1 / np.linalg.norm(one, 2) if np.isfinite(one).all() else np.nan for one in G + penalty])
     shrink = np.eye(K) - alpha[:, None, None] * (G + penalty)
     pull = _wide(alpha, L) * (AZ + _wide(rho, L) * Z)
     at_work = np.repeat(busy, K)

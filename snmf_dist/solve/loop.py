@@ -39,8 +39,8 @@ class Solver(Protocol):
     def keep(self, runs: Sequence[int]) -> Self:
         """Return the solver of some of the runs."""
 
-    def adapted(self, iteration: int, numbers: Sequence[StepNumbers]) -> Self:
-        """Return the solver of the next iteration."""
+    def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
+        """Return the solver of the next iteration; `stalled` runs come no nearer to a stationary point."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,12 @@ class Outcome:
         """How it ended; for runs that have."""
         assert self.status is not None
         return self.status
+
+    @property
+    def worth(self) -> tuple[float, float]:
+        """Modularity of the labels, 0 if it is not watched, and c: what the runs of a fit compete by."""
+        score = self.history[-1].modularity
+        return (0.0 if math.isnan(score) else score, self.captured)
 
     @property
     def captured(self) -> float:
@@ -150,17 +156,19 @@ def run(
             if i in found and verdicts[i] in (None, Status.MAX_ITER):
                 judged = one.judge.of_quality(iteration, found[i])
                 verdicts[i] = judged or (one.judge.at_limit() if verdicts[i] else None)
-                if one.judge.at_peak:
-                    one.state, one.peak = _part(state, [i], len(active), problem.K), len(one.history)
+            elif verdicts[i] is Status.CONVERGED:
+                verdicts[i] = one.judge.of_rest(found[i])
         _tell(listeners, active, state, problem.K)
 
-        solver = solver.adapted(iteration, numbers)
+        stalled = [i in found and one.judge.stalled for i, one in enumerate(active)]
+        solver = solver.adapted(iteration, numbers, stalled)
         for i, one in enumerate(active):
-            one.rho, one.status = solver.rho[i], verdicts[i]
+            one.status = verdicts[i]
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
-            elif one.status:
-                one.state = _part(state, [i], len(active), problem.K)
+            elif one.status or (i in found and one.judge.at_peak):
+                one.state, one.rho = _part(state, [i], len(active), problem.K), solver.rho[i]
+                one.peak = len(one.history)
         staying = [i for i, verdict in enumerate(verdicts) if verdict is None]
         if not staying:
             return outcomes

@@ -49,6 +49,6 @@ class PairSolver:
         """The solver of some of the runs."""
         return replace(self, rho=tuple(self.rho[r] for r in runs))
 
-    def adapted(self, iteration: int, numbers: Sequence[StepNumbers]) -> Self:
+    def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
         """The solver of the next iteration: the same."""
         return self

@@ -8,16 +8,16 @@ import numpy as np
 
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import Status
-from snmf_dist.rows import Rows, hold, rows_like, settle, sum_rows
+from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
 from snmf_dist.solve.admm import ADMM, FIRST_RHO
 from snmf_dist.solve.apg import APG
 from snmf_dist.solve.basis import Basis, largest_eigenvalue, leading_basis
 from snmf_dist.solve.hals import HALS
 from snmf_dist.solve.kernels import entry_sums
 from snmf_dist.solve.loop import Outcome, Problem, run
-from snmf_dist.solve.start import Start, kmeans_start, random_start, spectral_start
+from snmf_dist.solve.start import Start, connected_only, kmeans_start, random_start, spectral_start
 
-PENALTIES = {"admm": FIRST_RHO, "apg": 1.0, "hals": 0.3}  # rho="auto", times the largest eigenvalue of A
+PENALTIES = {"admm": FIRST_RHO, "apg": 1.0, "hals": 1.0}  # rho="auto", times the largest eigenvalue of A
 INITS = ("kmeans", "spectral", "random")
 STOPS = {"auto": 1e-5, "kkt": 1e-4, "paper": 1e-5}  # with the tolerance of each
 
@@ -36,19 +36,22 @@ class Graph:
         Rows start to stop of (r, degree), with W = rAr.
     top : float or None
         The largest eigenvalue of A, if it is known.
+    isolated : bool
+        Whether there are rows without entries.
     """
 
     A: Rows
     dtype: np.dtype
     weights: Callable[[int, int], np.ndarray]
     top: float | None
+    isolated: bool = False
 
 
 class Earlier(NamedTuple):
-    """An earlier run to go on from: its state, penalty, iterations and products."""
+    """An earlier run to go on from: its state, iterations and products, and its penalty, if that is to stay."""
 
     state: tuple[Rows, ...]
-    rho: float
+    rho: float | None
     iterations: int
     products: int
 
@@ -76,8 +79,8 @@ class Found:
 
     @property
     def best(self) -> Outcome:
-        """The run that captures most; one that diverged only if all did."""
-        return max(self.outcomes, key=lambda one: (one.status is not Status.DIVERGED, one.captured))
+        """The run of the highest modularity, where it is watched, else the one that captures most."""
+        return max(self.outcomes, key=lambda one: (one.status is not Status.DIVERGED, *one.worth))
 
     @property
     def products(self) -> int:
@@ -116,11 +119,16 @@ def solve(
     else:
         start = Start(L)
 
+    if graph.isolated:
+        weights_of_all = rows_like(A, graph.weights, 2, dtype=np.float64)
+        start = start._replace(L=map_rows(connected_only, start.L, weights_of_all))
+
     solver, products = _solver(graph, settings, basis)
     products += start.products + (0 if basis is None else basis.products)
     state, done = solver.init(start.L) if earlier is None else None, 0
     if earlier is not None:
-        solver, state = replace(solver, rho=(earlier.rho,)), type(solver.init(L))(*earlier.state)
+        solver = solver if earlier.rho is None else replace(solver, rho=(earlier.rho,))
+        state = type(solver.init(L))(*earlier.state)
         done, products = earlier.iterations, products + earlier.products
     outcomes = run(
         solver,

@@ -94,7 +94,12 @@ def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[in
     _, squares = settle((), sum_rows(column_squares, raw))
     length = np.sqrt(max(basis.values[0], 0))
     L = map_rows(scale_columns, raw, scale=length / np.sqrt(np.where(squares > 0, squares, 1)))
-    return Start(L, map_rows(take_columns, labels, columns=np.array([0]), width=1), products=1)
+    return Start(L, map_rows(_first_partition, labels, weights, width=1), products=1)
+
+
+def connected_only(L: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """L with zeros in the rows without entries, which then stay in no cluster."""
+    return np.where(weights[:, 1:] > 0, L, 0).astype(L.dtype)
 
 
 def _sample(rows: Rows, K: int, *, seed: int) -> np.ndarray:
@@ -172,6 +177,10 @@ def _new_names(seen: list[tuple[int, int]], partitions: int, K: int) -> np.ndarr
 
 def _renamed(labels: np.ndarray, *, names: np.ndarray) -> np.ndarray:
     return np.stack([name[values] for name, values in zip(names, labels.T, strict=True)], axis=1)
+
+
+def _first_partition(labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return np.where(weights[:, 1:] > 0, labels[:, :1], -1).astype(labels.dtype)
 
 
 def _indicators(weights: np.ndarray, labels: np.ndarray, *, K: int, type: np.dtype) -> np.ndarray:

@@ -16,6 +16,7 @@ GAIN = 5e-4  # relative change of c in a window of a settled run
 NEAR = 3e-3  # KKT distance of a settled run, at most: one that goes round in circles is farther
 STATIONARY = 1e-4  # KKT distance at which an iterate counts as a stationary point
 CYCLE_LOOKS = 5  # looks, at least, in each half of a run that may be said to cycle
+CLUSTERED = 0.1  # modularity of labels, at least, whose fall means something
 PEAK = 0.01  # relative fall of the modularity below its best that says the labels get worse
 
 
@@ -67,6 +68,18 @@ class Judge:
             return Status.COLLAPSED
         return Status.CONVERGED if self.stop != "kkt" and numbers.change <= self.tol else None
 
+    def of_rest(self, quality: Quality) -> Status:
+        """Judge a run that moves no more."""
+        return Status.STUCK if self.stop == "auto" and quality.kkt > NEAR else Status.CONVERGED
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the last looks, far from a stationary point, came no nearer than those before."""
+        cut = len(self.distances) - CYCLE_LOOKS
+        if cut < CYCLE_LOOKS or cut % CYCLE_LOOKS:
+            return False
+        return min(self.distances[cut:]) > max(NEAR, min(self.distances[:cut]))
+
     def of_quality(self, iteration: int, quality: Quality) -> Status | None:
         """Judge an evaluated iteration; None to go on."""
         self.distances.append(quality.kkt)
@@ -78,7 +91,7 @@ class Judge:
         rested = iteration - begun >= WINDOW
         if rested or self.reference is None:
             self.reference = (iteration, quality.captured)
-        if quality.modularity < self.best - PEAK * abs(self.best):
+        if self.best >= CLUSTERED and quality.modularity < (1 - PEAK) * self.best:
             return Status.PEAKED
         if quality.kkt <= STATIONARY:
             return Status.STATIONARY
@@ -90,7 +103,7 @@ class Judge:
     def at_limit(self) -> Status:
         """Say why a run is not done when its iterations are: has it come no nearer in the latter half of them?"""
         half = len(self.distances) // 2
-        if half >= CYCLE_LOOKS and min(self.distances[half:]) >= min(self.distances[:half]):
+        if half >= CYCLE_LOOKS and min(self.distances[half:]) >= max(NEAR, min(self.distances[:half])):
             return Status.CYCLING
         return Status.MAX_ITER
 
