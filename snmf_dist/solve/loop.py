@@ -142,34 +142,20 @@ def run(
         found = dict(zip(seen, look(iteration, state.L, seen, len(active)), strict=True)) if seen else {}
         for i, one in enumerate(active):
             one.products += solver.products + (look.products if i in found else 0)
-            record = IterationRecord(
-                iteration=iteration,
-                change=numbers[i].change,
-                primal=numbers[i].primal,
-                dual=numbers[i].dual,
-                rho=solver.rho[i],
-                products=one.products,
-                seconds=time.perf_counter() - begin,
-                **(found[i]._asdict() if i in found else {}),
-            )
-            one.history.append(record)
-            if i in found and verdicts[i] in (None, Status.MAX_ITER):
-                judged = one.judge.of_quality(iteration, found[i])
-                verdicts[i] = judged or (one.judge.at_limit() if verdicts[i] else None)
-            elif verdicts[i] is Status.CONVERGED:
-                verdicts[i] = one.judge.of_rest(found[i])
+            seconds = time.perf_counter() - begin
+            one.history.append(_record(iteration, numbers[i], solver.rho[i], one.products, seconds, found.get(i)))
+            one.status = one.judge.of_look(iteration, verdicts[i], found[i]) if i in found else None
         _tell(listeners, active, state, problem.K)
 
         stalled = [i in found and one.judge.stalled for i, one in enumerate(active)]
         solver = solver.adapted(iteration, numbers, stalled)
         for i, one in enumerate(active):
-            one.status = verdicts[i]
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
             elif one.status or (i in found and one.judge.at_peak):
                 one.state, one.rho = _part(state, [i], len(active), problem.K), solver.rho[i]
                 one.peak = len(one.history)
-        staying = [i for i, verdict in enumerate(verdicts) if verdict is None]
+        staying = [i for i, one in enumerate(active) if one.status is None]
         if not staying:
             return outcomes
         if len(staying) < len(active):
@@ -217,6 +203,14 @@ class _Look:
         """Forget the other runs."""
         if self.labels is not None:
             self.labels = map_rows(take_columns, self.labels, columns=np.array(runs), width=len(runs))
+
+
+def _record(
+    iteration: int, told: StepNumbers, rho: float, products: int, seconds: float, found: Quality | None
+) -> IterationRecord:
+    numbers = {"change": told.change, "primal": told.primal, "dual": told.dual, "rho": rho}
+    looked = {} if found is None else found._asdict()
+    return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)
 
 
 def _part(state: Any, chosen: list[int], runs: int, K: int) -> Any:

@@ -68,10 +68,6 @@ class Judge:
             return Status.COLLAPSED
         return Status.CONVERGED if self.stop != "kkt" and numbers.change <= self.tol else None
 
-    def of_rest(self, quality: Quality) -> Status:
-        """Judge a run that moves no more."""
-        return Status.STUCK if self.stop == "auto" and quality.kkt > NEAR else Status.CONVERGED
-
     @property
     def stalled(self) -> bool:
         """Whether the last looks, far from a stationary point, came no nearer than those before."""
@@ -80,8 +76,16 @@ class Judge:
             return False
         return min(self.distances[cut:]) > max(NEAR, min(self.distances[:cut]))
 
-    def of_quality(self, iteration: int, quality: Quality) -> Status | None:
-        """Judge an evaluated iteration; None to go on."""
+    def of_look(self, iteration: int, verdict: Status | None, quality: Quality) -> Status | None:
+        """Judge an evaluated iteration, given the verdict on its numbers; None to go on."""
+        if verdict is Status.CONVERGED and self.stop == "auto" and quality.kkt > NEAR:
+            return Status.STUCK
+        if verdict in (None, Status.MAX_ITER):
+            judged = self._of_quality(iteration, quality)
+            return judged or (self._at_limit() if verdict else None)
+        return verdict
+
+    def _of_quality(self, iteration: int, quality: Quality) -> Status | None:
         self.distances.append(quality.kkt)
         if self.stop != "auto":
             return Status.STATIONARY if self.stop == "kkt" and quality.kkt <= self.tol else None
@@ -100,7 +104,7 @@ class Judge:
             return Status.SETTLED
         return None
 
-    def at_limit(self) -> Status:
+    def _at_limit(self) -> Status:
         """Say why a run is not done when its iterations are: has it come no nearer in the latter half of them?"""
         half = len(self.distances) // 2
         if half >= CYCLE_LOOKS and min(self.distances[half:]) >= max(NEAR, min(self.distances[:half])):
