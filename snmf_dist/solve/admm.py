@@ -10,7 +10,6 @@ from snmf_dist.rows import Rows, central, map_rows, multiply, sum_rows
 from snmf_dist.solve.kernels import (
     dual_ascent,
     positive_mean,
-    relaxed,
     ridge_inverse,
     ridge_solve,
     run_grams,
@@ -23,7 +22,6 @@ FIRST_RHO = 0.2  # of `adapt`, times the largest eigenvalue of A; these numbers:
 ADAPT_EVERY = 10  # iterations between two looks at the residuals
 ADAPT_BEYOND = 3.0  # the ratio of the relative residuals that calls for a change
 ADAPT_BY = 1.5
-RELAX = 1.5
 ADAPT_RANGE = 1000.0  # ρ stays within this factor of where it began
 
 
@@ -47,9 +45,7 @@ class ADMM:
         Penalty of the two constraints, one for each run side by side; the paper has 0.1.
     adapt : bool, default False
         Let ρ balance the residuals, each relative to what it should be small against (Wohlberg 2017). Λ and Γ
-        are the multipliers themselves, not divided by ρ, so they need no rescaling when it changes. While ρ is no
-        higher than it began, X and Y are over-relaxed (Boyd et al. 2011, §3.4.3); where it had to rise, iterations
-        that overshoot are what it rose against.
+        are the multipliers themselves, not divided by ρ, so they need no rescaling when it changes.
     first_rho : float, default 0.2
         Where an adapting ρ began: it stays within a factor of 1000.
     floor : tuple of float, optional
@@ -82,17 +78,11 @@ class ADMM:
         D = central(ridge_inverse, sum_rows(run_grams, X, runs=self.runs), rho=rho)
         Y = map_rows(ridge_solve, multiply(A, X), s.L, s.Gam, inverse=D, rho=rho)
 
-        past_X, past_Y = self._past(X, s.L), self._past(Y, s.L)
-        L = map_rows(positive_mean, past_X, past_Y, s.Lam, s.Gam, rho=rho)
+        L = map_rows(positive_mean, X, Y, s.Lam, s.Gam, rho=rho)
 
-        Lam = map_rows(dual_ascent, s.Lam, L, past_X, rho=rho)
-        Gam = map_rows(dual_ascent, s.Gam, L, past_Y, rho=rho)
+        Lam = map_rows(dual_ascent, s.Lam, L, X, rho=rho)
+        Gam = map_rows(dual_ascent, s.Gam, L, Y, rho=rho)
         return ADMMState(X, Y, L, Lam, Gam)
-
-    def _past(self, X: Rows, L: Rows) -> Rows:
-        """X, over-relaxed on its way from L where ρ adapts and is no higher than it began; else X itself."""
-        relax = np.where(self.adapt & (np.array(self.rho) <= self.first_rho), RELAX, 1.0)
-        return X if (relax == 1).all() else map_rows(relaxed, X, L, relax=relax)
 
     def watched(self, old: ADMMState, new: ADMMState) -> Any:
         """`StepNumbers` of each run in the step from `old` to `new`."""

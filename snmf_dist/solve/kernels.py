@@ -92,11 +92,6 @@ def zeros(X: np.ndarray) -> np.ndarray:
     return np.zeros_like(X)
 
 
-def relaxed(X: np.ndarray, L: np.ndarray, *, relax: np.ndarray) -> np.ndarray:
-    """αX + (1 − α)L: for α > 1 a point beyond X."""
-    return _wide(relax, X) * X + _wide(1 - relax, L) * L
-
-
 def positive_mean(
     X: np.ndarray, Y: np.ndarray, Lam: np.ndarray, Gam: np.ndarray, *, rho: np.ndarray
 ) -> np.ndarray:
