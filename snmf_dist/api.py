@@ -370,7 +370,12 @@ def _warn(solution: Solution, made: Mapping[str, Any]) -> None:
         )
         warnings.warn(text, ResultWarning, stacklevel=3)
     gaps, values = solution.eigengap, solution.provenance["eigenvalues"]
-    if len(gaps) == solution.k and values[-1] > 0.9 * values[0] and gaps[-1] < 1e-4 * values[0]:
+    if (
+        components == 0
+        and len(gaps) == solution.k
+        and values[-1] > 0.9 * values[0]
+        and gaps[-1] < 1e-4 * values[0]
+    ):
         text = (
             f"eigenvalues {solution.k} and {solution.k + 1} of A are equal: more parts than k hang together "
             "equally well, and which of them get a cluster is arbitrary; raise k"

@@ -6,8 +6,8 @@ our starts are made from; c is the captured energy as a share of Σλ² over the
 is printed with ``ok`` or ``FAILS``; a claim that fails makes the exit code 1.
 
 The constants of the package (first penalty and its rule, the stopping thresholds, 16 candidate clusterings) were
-chosen while looking at these same sets, with seeds 0 to 9. What depends on random starts is therefore judged on
-other seeds; the scores of the labels have no such second set.
+chosen while looking at these same sets, with other seeds than those here. What depends on random starts is
+therefore judged on fresh seeds; the scores of the labels have no such second set.
 """
 
 import argparse
@@ -147,7 +147,7 @@ def sets(bench: Bench) -> None:
     claim(
         f"MNIST: spectral, {products['MNIST']['spectral']} <= 150 products", products["MNIST"]["spectral"] <= 150
     )
-    ten = [bench.fit("Reuters", init="random", seed=seed) for seed in FRESH]
+    ten = [bench.fit("Reuters", init="random", seed=seed) for seed in FRESH[:10]]
     mean = np.mean([snmf_dist.score(one.labels, bench.set("Reuters").y).accuracy for one in ten])
     claim(f"Reuters: ten random starts, mean AC {mean:.3f} >= 0.58", mean >= 0.58)
 
@@ -164,7 +164,7 @@ def synthetic(bench: Bench) -> None:
 def penalty(bench: Bench) -> None:
     """Random starts: the adapting penalty against fixed ones, of which the best is another on each graph."""
     print("\n| set | rho | done | products, median (quartiles) | c/bound, mean |\n|---|---|---|---|---|")
-    for name, seeds in {"COIL-20": 10, "Reuters": 10, "blobs": 10, "MNIST": 5}.items():
+    for name, seeds in {"COIL-20": 30, "Reuters": 10, "blobs": 20, "MNIST": 5}.items():
         medians = {}
         for rho in ("auto", 0.1, 0.3, 1.0):
             runs = bench.fit(name, init="random", rho=rho, seed=FRESH[0], n_init=seeds).runs

@@ -6,7 +6,7 @@ import snmf_dist
 from snmf_dist import errors
 from snmf_dist.graph.neighbors import nearest_neighbors
 from snmf_dist.graph.similarity import gaussian_weights, local_scales
-from tests.helpers import data_file
+from tests.helpers import PAPER, data_file
 
 RANDOM = np.random.default_rng(0)
 
@@ -42,7 +42,7 @@ def test_coil20_is_clustered_as_well_as_in_the_paper(tmp_path):
     with np.load(data_file("coil20_32x32.npz")) as file:
         X, y = file["X"], file["y"]
     graph = snmf_dist.build_graph(X, tmp_path / "coil20.zarr")
-    fits = [snmf_dist.fit(graph, 20, rho=0.1, tol=1e-5, max_iter=4000, seed=seed) for seed in range(5)]
+    fits = [snmf_dist.fit(graph, 20, **PAPER, max_iter=4000, seed=seed) for seed in range(5)]
     assert [solution.status.name for solution in fits] == ["CONVERGED"] * 5
     # the paper: 0.7175, the mean of five random starts
     assert np.mean([snmf_dist.score(solution.labels, y).accuracy for solution in fits]) >= 0.69

@@ -190,6 +190,7 @@ def test_an_adapting_penalty_converges_where_the_papers_cycles(tmp_path):
     assert snmf_dist.fit(graph, 8, **settings).status is Status.STATIONARY
 
 
+@pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")
 def test_a_run_at_rest_away_from_an_optimum_is_not_called_converged(tmp_path):
     bipartite = np.kron([[0, 1], [1, 0]], np.ones((20, 20)))
     graph = snmf_dist.import_graph(bipartite, tmp_path / "g.zarr", dtype="float64")
