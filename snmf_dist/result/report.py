@@ -34,8 +34,9 @@ def save_picture(path: str | os.PathLike[str], solution: Solution, points: np.nd
     plane.set_aspect("equal")
 
     curve.semilogy([r.iteration for r in solution.history], [r.change for r in solution.history])
-    curve.axhline(solution.settings["tol"], color="0.5", linestyle="--", linewidth=1)
-    curve.annotate("tol", (1, solution.settings["tol"]), va="bottom", color="0.4")
+    if solution.settings["stop"] == "paper":
+        curve.axhline(solution.settings["tol"], color="0.5", linestyle="--", linewidth=1)
+        curve.annotate("tol", (1, solution.settings["tol"]), va="bottom", color="0.4")
     curve.set(
         title=f"{solution.status.name.lower()} after {solution.n_iter} iterations",
         xlabel="iteration",
