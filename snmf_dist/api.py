@@ -292,8 +292,9 @@ def _solve(
         A = hold(load_rows(store.reader(), bounds, store.n, meta=meta))
     top = 1.0 if store.normalize == "ncut" else None
     graph = Graph(A, store.dtype, store.weight_reader(), top, isolated=store.block["zero_degree"] > 0)
-    L = None if warm is None else _in_graph_order(A, store, warm)
-    return solve(graph, settings, L=L, earlier=_earlier(A, store, warm, settings), listeners=listeners)
+    earlier = _earlier(A, store, warm, settings)
+    L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
+    return solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
 
 
 def _in_graph_order(A: Rows, store: GraphStore, start: Solution | np.ndarray) -> Rows:

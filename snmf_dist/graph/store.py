@@ -304,29 +304,32 @@ def open_graph_again(path: str, options: storage.Options, fingerprint: str) -> G
 
 
 @dataclass(frozen=True)
-class RowReader:
-    """Reads rows inside a task: it carries the path, not the manifest, and opens the store when called."""
+class StoreReader:
+    """Reads inside a task: it carries the path, not the manifest, and opens the store when called."""
 
     path: str
     options: storage.Options
     fingerprint: str
+
+    def open(self) -> GraphStore:
+        """The store, if it is still the same graph."""
+        return open_graph_again(self.path, self.options, self.fingerprint)
+
+
+class RowReader(StoreReader):
+    """Reads rows of A."""
 
     def __call__(self, start: int, stop: int) -> sparse.csr_matrix:
         """Rows `start` to `stop` of A."""
-        return open_graph_again(self.path, self.options, self.fingerprint).read_rows(start, stop)
+        return self.open().read_rows(start, stop)
 
 
-@dataclass(frozen=True)
-class WeightReader:
-    """Reads, inside a task, what turns rows of A back into rows of W = rAr: r, and the degree in W."""
-
-    path: str
-    options: storage.Options
-    fingerprint: str
+class WeightReader(StoreReader):
+    """Reads what turns rows of A back into rows of W = rAr: r, and the degree in W."""
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, (rows, 2) float64."""
-        store = open_graph_again(self.path, self.options, self.fingerprint)
+        store = self.open()
         degree = store.read_degree(start, stop)
         root = np.sqrt(degree) if store.normalize == "ncut" else np.ones_like(degree)
         return np.stack([root, degree], axis=1)

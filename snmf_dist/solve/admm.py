@@ -56,6 +56,7 @@ class ADMM:
     adapt: bool = False
     first_rho: float = FIRST_RHO
     floor: tuple[float, ...] = ()
+    State: ClassVar[type[ADMMState]] = ADMMState
     products: ClassVar[int] = 2  # products with A in a step
 
     @property
@@ -99,8 +100,9 @@ class ADMM:
         if not self.adapt:
             return self
         lowest = self.floor or (self.first_rho / ADAPT_RANGE,) * self.runs
+        highest = self.first_rho * ADAPT_RANGE
         pairs = zip(self.rho, lowest, stalled, strict=True)
-        floor = tuple(2 * rho if stuck else low for rho, low, stuck in pairs)
+        floor = tuple(min(2 * rho, highest) if stuck else low for rho, low, stuck in pairs)
         rho = self.rho
         if iteration % ADAPT_EVERY == 0:
             rho = tuple(self._balanced(*pair) for pair in zip(rho, numbers, strict=True))

@@ -27,9 +27,6 @@ class Solver(Protocol):
     def products(self) -> int:
         """Products with A in a step."""
 
-    def init(self, L: Rows) -> Any:
-        """Return the state to begin with."""
-
     def step(self, A: Rows, s: Any) -> Any:
         """Describe one iteration."""
 
@@ -96,7 +93,7 @@ class Outcome:
 
 
 def run(
-    solver: Any,
+    solver: Solver,
     problem: Problem,
     state: Any,
     *,
@@ -237,6 +234,8 @@ def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: i
     if not listeners:
         return
     leader = int(np.argmax([one.captured for one in active]))
-    shown = in_blocks(_part(state, [leader], len(active), K))
+    shown = in_blocks(state)
+    if len(active) > 1:  # cut when looked at
+        shown = type(state)(*(rows[:, leader * K : (leader + 1) * K] for rows in shown))
     for listener in listeners:
         listener.on_iteration(active[leader].history[-1], shown)

@@ -29,6 +29,7 @@ class PairSolver:
     """
 
     rho: tuple[float, ...]
+    State: ClassVar[type[PairState]] = PairState
     products: ClassVar[int] = 2  # products with A in a step
 
     @property

@@ -119,17 +119,18 @@ def solve(
     else:
         start = Start(L)
 
-    if graph.isolated:
-        weights_of_all = rows_like(A, graph.weights, 2, dtype=np.float64)
-        start = start._replace(L=map_rows(connected_only, start.L, weights_of_all))
-
     solver, products = _solver(graph, settings, basis)
     products += start.products + (0 if basis is None else basis.products)
-    state, done = solver.init(start.L) if earlier is None else None, 0
+    done = 0
     if earlier is not None:
         solver = solver if earlier.rho is None else replace(solver, rho=(earlier.rho,))
-        state = type(solver.init(L))(*earlier.state)
+        state: Any = solver.State(*earlier.state)
         done, products = earlier.iterations, products + earlier.products
+    elif graph.isolated:
+        of_all = rows_like(A, graph.weights, 2, dtype=np.float64) if weights is None else weights
+        state = solver.init(map_rows(connected_only, start.L, of_all))
+    else:
+        state = solver.init(start.L)
     outcomes = run(
         solver,
         Problem(A, float(norm_A), K, weights if settings["stop"] == "auto" else None),

@@ -54,7 +54,7 @@ class Relative(Fixed):
 
     def follow(self, t, old, new):
         solver = ADMM((self.rho,), adapt=True)
-        (self.rho,) = solver.adapted(t, solver.watched(old, new)).rho
+        (self.rho,) = solver.adapted(t, solver.watched(old, new), [False]).rho
         return new
 
 

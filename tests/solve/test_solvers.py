@@ -8,8 +8,10 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist import Listener, Status
+from snmf_dist.solve.admm import ADAPT_RANGE, ADMM
 from snmf_dist.solve.apg import INNER_STEPS
 from snmf_dist.solve.kernels import uniform_rows
+from snmf_dist.solve.stopping import StepNumbers
 from tests import oracle
 from tests.helpers import PAPER, planted_graph
 
@@ -230,6 +232,18 @@ def test_more_equal_parts_than_clusters_are_warned_of(tmp_path):
     graph = snmf_dist.import_graph(cliques, tmp_path / "g.zarr", dtype="float64")
     with pytest.warns(snmf_dist.errors.ResultWarning, match="eigenvalues 3 and 4 of A are equal"):
         snmf_dist.fit(graph, 3)
+
+
+def test_a_run_that_stalls_gets_twice_the_penalty_and_keeps_it():
+    calm = StepNumbers(change=1.0, primal=1e-9, dual=1.0, size=1.0, dual_size=1.0)  # asks for less penalty
+    solver = ADMM((0.2, 0.2), adapt=True, first_rho=0.2).adapted(5, [calm] * 2, [True, False])
+    assert solver.rho == (0.4, 0.2)
+    solver = solver.adapted(10, [calm] * 2, [False, False])
+    assert solver.rho == pytest.approx((0.4, 0.2 / 1.5))
+    for iteration in range(11, 60):
+        solver = solver.adapted(iteration, [calm] * 2, [True, False])
+    assert solver.rho[0] == pytest.approx(0.2 * ADAPT_RANGE)
+    assert solver.keep([0]).adapted(60, [calm], [False]).rho == pytest.approx((0.2 * ADAPT_RANGE,))
 
 
 def test_each_way_to_stop_says_its_name(graph):
