@@ -86,13 +86,26 @@ def main() -> None:
 @click.option("--self-loops", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
 @click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True)
+@click.option(
+    "--reorder/--no-reorder",
+    default=True,
+    show_default=True,
+    help="Store the rows in an order that keeps neighbours together, if that is clearly faster; results come "
+    "back in the order of SOURCE.",
+)
 @click.option("--key", help="Which obsp matrix of an AnnData store.")
 @click.option("--columns", help="Names of the source, target and weight columns, with commas between.")
 @click.option("--nodes", type=int, help="Number of nodes.  [default: the largest id decides]")
 @click.option("--first-id", type=int, default=0, show_default=True, help="1 for lists that count from one.")
 @click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
 def import_(
-    source: str, graph: str, normalize: str, columns: str | None, nodes: int | None, **options: Any
+    source: str,
+    graph: str,
+    normalize: str,
+    reorder: bool,
+    columns: str | None,
+    nodes: int | None,
+    **options: Any,
 ) -> None:
     """Write SOURCE as the graph store GRAPH.
 
@@ -109,6 +122,7 @@ def import_(
             source,
             graph,
             normalize=None if normalize == "none" else normalize,
+            reorder="auto" if reorder else False,
             columns=columns.split(",") if columns else None,
             n=nodes,
             progress=progress,

@@ -44,6 +44,15 @@ def test_import_prints_what_it_made(run, edges, tmp_path):
     assert "merge: 1 done" in done.output
 
 
+def test_import_says_how_the_rows_are_ordered_unless_told_to_leave_them(run, edges, tmp_path):
+    options = ("--symmetrize", "max", "--first-id", 1)
+    done = run("import", edges, tmp_path / "g.zarr", *options)
+    assert "made: order             as it came: small enough for any order" in done.output
+    done = run("import", edges, tmp_path / "left.zarr", *options, "--no-reorder")
+    assert done.exit_code == 0
+    assert "made: order" not in done.output
+
+
 def test_graph_builds_from_points_and_prints_the_audit(run, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((300, 3)))
     done = run("graph", tmp_path / "x.npy", tmp_path / "g.zarr", "--neighbors", 8, "--metric", "cosine")

@@ -14,7 +14,7 @@ LAYERS = [
     "errors result.records",
     "settings storage graph.checks graph.similarity graph.neighbors solve.kernels cluster",
     "rows graph.edgefiles graph.store graph.writer graph.points graph.partition graph.workshop graph.plan",
-    "graph.sources graph.merge graph.stages graph.audit result.files",
+    "graph.sources graph.merge graph.order graph.stages graph.audit result.files",
     "graph.importing graph.prepare graph.build result.solution result.scores",
     "solve.basis solve.modularity solve.start solve.stopping",
     "result.report listeners",

@@ -68,6 +68,24 @@ class EdgeBuckets:
         """Read the merged rows of W of block `i`, (rows, n)."""
         return sparse.csr_matrix(sparse.load_npz(self._path("merged", i) + ".npz"))
 
+    def pattern(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the merged rows of W of block `i` have entries: indptr and indices."""
+        with np.load(self._path("merged", i) + ".npz") as file:
+            return file["indptr"], file["indices"]
+
+    def reorder(self, rank: np.ndarray) -> None:
+        """Move row and column i of the merged W to ``rank[i]``, through files again."""
+        blocks = range(len(self.bounds) - 1)
+        for i in blocks:
+            W = self.block(i)
+            rows = np.repeat(rank[self.bounds[i] : self.bounds[i + 1]], np.diff(W.indptr))
+            self._file("moved", rows, rank[W.indices], W.data)
+            os.remove(self._path("merged", i) + ".npz")
+        for i in blocks:
+            sparse.save_npz(self._path("merged", i), self._matrix("moved", i), compressed=False)
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._path("moved", i))
+
     def _file(self, kind: str, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
         blocks = np.searchsorted(self.bounds, rows, side="right") - 1
         by_block = np.argsort(blocks, kind="stable")

@@ -186,7 +186,9 @@ def types(bench: Bench) -> None:
     print("\n| set | rows | labels that differ | c, relative |\n|---|---|---|---|")
     for name in ("COIL-20", "Reuters", "blobs", "MNIST"):
         graph, _, k = bench.set(name)
-        fine = snmf_dist.import_graph(graph.path, f"{graph.path}64", dtype="float64", overwrite=True)
+        fine = snmf_dist.import_graph(
+            graph.path, f"{graph.path}64", dtype="float64", reorder=False, overwrite=True
+        )
         with warnings.catch_warnings(action="ignore"):
             one, two = (snmf_dist.fit(store, k) for store in (graph, fine))
         differ = int(np.count_nonzero(one.labels != two.labels))
