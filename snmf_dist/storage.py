@@ -20,6 +20,7 @@ import fsspec
 import numpy as np
 import zarr
 import zarr.errors
+from zarr.codecs import BloscCodec
 
 from snmf_dist.errors import (
     GraphWarning,
@@ -35,7 +36,12 @@ from snmf_dist.errors import (
 BLOCK = "snmf_dist"
 VERSION = 1
 PARTIAL = ".partial"
-CHUNK = 1 << 20  # entries in a chunk of a long vector: 4 to 8 MB, far below codec limits
+CHUNK = 1 << 20  # entries at most in a chunk of a long vector: 4 to 8 MB; smaller and larger ones read slower
+# By tests/benchmarks/codec.py on a 1M-row neighbour graph, one thread, files in the page cache: weights come at
+# 1280 and column numbers at 1370 MB/s and take .85 and .52 of their bytes; raw they come at 2700 and 2250, with
+# zstd, zarr's default, at 680 and 550 in .88 and .62. Against raw it pays on storage below 350 and 1700 MB/s, and
+# a graph that is read again and again is one that memory, and so the page cache, does not hold.
+CODEC = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
 
 Options = Mapping[str, Any] | None
 
@@ -213,9 +219,16 @@ def _unreachable(path: str, error: Exception) -> StoreNotFound:
 
 
 def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:
-    """Write a 1-D array and return its checksum."""
-    chunk = min(max(len(values), 1), CHUNK)
-    array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(chunk,), overwrite=True)
+    """Write a 1-D array in equal chunks and return its checksum."""
+    chunks = max(-(-len(values) // CHUNK), 1)  # equal, for the last one is stored in full too
+    array = group.create_array(
+        name,
+        shape=values.shape,
+        dtype=values.dtype,
+        chunks=(max(-(-len(values) // chunks), 1),),
+        compressors=CODEC,
+        overwrite=True,
+    )
     if len(values):
         array[:] = values
     return checksum(values)

@@ -2,9 +2,17 @@
 
 from scipy import sparse
 
-from tests.benchmarks import penalty
+from tests.benchmarks import codec, penalty
 from tests.helpers import planted_graph
 from tests.oracle import normalized
+
+
+def test_every_codec_has_its_line(monkeypatch, capsys, graph):
+    monkeypatch.setattr(codec, "TIMES", 1)
+    monkeypatch.setattr("sys.argv", ["codec", graph.path])
+    codec.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("| indices |") for line in lines) == len(codec.CODECS)
 
 
 def test_every_penalty_rule_has_its_line(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import snmf_dist
-from snmf_dist import errors
+from snmf_dist import errors, storage
 from snmf_dist.graph.writer import GraphWriter
 from tests.helpers import planted_graph
 
@@ -255,3 +255,21 @@ def test_rows_outside_the_graph_are_refused(graph, start, stop):
         graph.read_rows(start, stop)
     with pytest.raises(IndexError, match="there is no block"):
         graph.read_block(-1)
+
+
+def test_stores_of_another_codec_stay_readable(tmp_path, monkeypatch):
+    W, _ = planted_graph()
+    new = snmf_dist.import_graph(W, tmp_path / "new.zarr", block_rows=25)
+    monkeypatch.setattr(storage, "CODEC", "auto")  # what zarr takes by itself, as earlier versions did
+    old = snmf_dist.import_graph(W, tmp_path / "old.zarr", block_rows=25)
+    old.validate(deep=True)
+    assert old.fingerprint == new.fingerprint
+
+
+def test_long_vectors_are_cut_into_equal_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "CHUNK", 10)
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    for size, chunk in ((0, 1), (10, 10), (11, 6), (25, 9)):
+        storage.write_vector(group, "v", np.arange(size))
+        assert group["v"].chunks == (chunk,)
+        assert_array_equal(group["v"][:], np.arange(size))
