@@ -10,7 +10,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from snmf_dist import cluster, storage
 from snmf_dist.errors import InputError, NotConverged, ResultNotSaved, ResultWarning
@@ -21,10 +20,11 @@ from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.rows import Rows, gather_rows, hold, in_blocks, load_rows, map_rows, rows_as, take_rows
+from snmf_dist.rows import Rows, in_blocks, load_blocks, load_whole, map_rows, rows_as
 from snmf_dist.settings import choice, positive_number, whole_number
 from snmf_dist.solve.kernels import row_labels
 from snmf_dist.solve.runs import INITS, PENALTIES, STOPS, Earlier, Found, Graph, solve
+from snmf_dist.stored import gather_rows, take_rows
 
 
 def fit(
@@ -282,16 +282,14 @@ def _solve(
     place: str,
 ) -> Found:
     """Read A once, and solve."""
-    bounds = store.bounds
-    if settings["block_rows"] is not None:
-        bounds = row_bounds(store.n, store.nnz, settings["block_rows"])
-    if len(bounds) == 2 and place == "threads":
-        A = store.read_rows(0, store.n)  # one block: in memory, without a scheduler
+    rows = settings["block_rows"]
+    bounds = None if rows is None else row_bounds(store.n, store.nnz, rows)
+    if place == "threads":
+        A = load_whole(store.read_rows, store.n, store.nnz, store.dtype, parts=store.bounds, bounds=bounds)
     else:
-        meta = sparse.csr_matrix((0, 0), dtype=store.dtype)
-        A = hold(load_rows(store.reader(), bounds, store.n, meta=meta))
+        A = load_blocks(store.read_rows, store.bounds if bounds is None else bounds, store.dtype)
     top = 1.0 if store.normalize == "ncut" else None
-    graph = Graph(A, store.dtype, store.weight_reader(), top, isolated=store.block["zero_degree"] > 0)
+    graph = Graph(A, store.dtype, store.read_weights, top, isolated=store.block["zero_degree"] > 0)
     earlier = _earlier(A, store, warm, settings)
     L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
     return solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
@@ -321,7 +319,7 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begi
     best = found.best
     L = best.state.L
     labels = gather_rows(map_rows(row_labels, L, width=1, dtype=np.int32)).ravel()
-    spectral = None if found.start.labels is None else gather_rows(found.start.labels).ravel()
+    spectral = None if found.labels is None else gather_rows(found.labels).ravel()
     if graph.reordered:
         back = np.argsort(graph.order)
         labels, L = labels[back], take_rows(L, back)
@@ -341,8 +339,8 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begi
             "seconds": round(time.perf_counter() - begin, 3),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {name: version(name) for name in packages},
-            "eigenvalues": [] if found.basis is None else found.basis.values.tolist(),
-            "next_eigenvalue": None if found.basis is None else found.basis.next_value,
+            "eigenvalues": found.eigenvalues,
+            "next_eigenvalue": found.next_eigenvalue,
             "products": found.products,
             "rho": best.rho,
             "runs": [

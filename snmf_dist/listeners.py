@@ -22,13 +22,21 @@ HEADER = "  iter  objective      captured       change    primal    dual      rh
 
 
 class Listener:
-    """Base of listeners: hears everything, does nothing."""
+    """Base of listeners: hears everything, does nothing.
+
+    Attributes
+    ----------
+    sees_state : bool, default True
+        Whether it looks at the state; those that do not get None, and the solver need not keep it for them.
+    """
+
+    sees_state = True
 
     def on_start(self, settings: dict[str, Any]) -> None:
         """Hear the settings of the run, before the first iteration."""
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
-        """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …)."""
+        """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …), as Dask arrays."""
 
     def on_end(self, status: Status | None) -> None:
         """Hear how the run ended; None if an error ended it."""
@@ -36,6 +44,8 @@ class Listener:
 
 class LogLines(Listener):
     """Logs evaluated iterations (the first, every tenth, the last) at level INFO."""
+
+    sees_state = False
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Log the line of an evaluated iteration."""
@@ -56,6 +66,8 @@ class TableLog(Listener):
     stream : text file, default sys.stderr
         Where to.
     """
+
+    sees_state = False
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self.stream = stream
@@ -82,6 +94,8 @@ class JsonLines(Listener):
     path : str or path-like
         Written anew, line by line, so that it can be followed.
     """
+
+    sees_state = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)

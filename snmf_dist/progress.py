@@ -40,6 +40,8 @@ def iterations(console: Console) -> Listener:
 class LiveTable(Listener):
     """The table of `TableLog`, with a moving line below it for the iteration under way."""
 
+    sees_state = False
+
     def __init__(self, console: Console) -> None:
         columns = (
             BarColumn(bar_width=24),

@@ -1,99 +1,122 @@
-"""Row-blocked arrays: the few words that carry all distribution. Alone in importing dask.array.
+"""The few words that carry all distribution: a solver says what happens to rows, not where they are.
 
-A matrix with n rows is either in memory (NumPy, SciPy) or a Dask array cut into row blocks. Given matrices in
-memory each word just calls the function; given Dask arrays it describes the work, one task a block, and
-`settle` starts it. So a solver's text runs in memory, on threads and on a cluster.
+A matrix with n rows is `Whole` in the memory of this process, or in `Blocks` on a cluster or on disk. Given whole
+rows a word does its work, slice by slice on threads; given blocks it describes the work, one task a block,
+and `begin` starts it. So a solver's text runs in memory, on a cluster and out of core.
 
 =================  ================================================================
-`load_rows`        rows from a function of (start, stop): a store, or a generator
-`rows_like`        the same, in the blocks of other rows; `rows_as` for rows there are
+`load_whole`       A from a function of (start, stop), in memory; `load_blocks` in blocks
+`in_memory`        a SciPy matrix or an array as whole rows
+`rows_like`        rows from a function of (start, stop), as those of A are; `rows_as` for rows there are
 `map_rows`         a function of aligned row blocks -> rows
-`multiply`         A · B: with `sum_pairs` the words that need rows of other blocks
+`sweep`            a function of A's rows, the rows of B they touch and aligned row blocks -> rows, and sums
+`multiply`         A · B, the simplest sweep
 `sum_rows`         a function of aligned row blocks, added up over the blocks
-`sum_pairs`        the same for a function of A's entries and the rows at both their ends
 `central`          a function of small values (K × K, sums), computed once
 `hold`             compute now and keep, where it was made, what many steps will use
-`settle`           start the work described; wait for the numbers
-`in_blocks`        the same rows as Dask arrays, for those who look at them from outside
-`export_rows`      hand each row block to a writer
-`gather_rows`      rows of few columns, whole, in memory
-`take_rows`        rows in another order
+`begin`, `finish`  start the work described; wait for its numbers
+`settle`           both
 =================  ================================================================
 
-Graphs are built by hand, not with `da.map_blocks`: half the time per task, and names that say what they do.
-Sums are added in a tree of fixed shape, so for the same blocks the answer is the same to the last bit on any
-number of threads or workers.
+`stored` shows rows to others as Dask arrays.
 """
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import pairwise
-from operator import add
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import dask
-import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
 from scipy import sparse
 
-from snmf_dist.cluster import current_client
+from snmf_dist import blocks, whole
+from snmf_dist.blocks import Blocks, load_blocks
+from snmf_dist.cluster import current_client, give_back
+from snmf_dist.halo import SPARE, Block, whole_block
+from snmf_dist.solve.sweeps import product_rows
+from snmf_dist.stored import as_array, as_blocks, gather_rows
+from snmf_dist.whole import Whole, WholeGraph
 
-Rows = Any  # numpy.ndarray, scipy.sparse.csr_matrix or dask.array.Array
+__all__ = ["load_blocks"]  # and all below
+
+Rows = Any  # Whole or Blocks; for A WholeGraph or BlockedGraph
 State = TypeVar("State", bound=tuple)
 
-FAN_IN = 8  # values added by one task of a tree sum
+SLICE = 16_384  # rows of a slice in memory: 20 columns of them stay in a core's second cache
 
 
-def load_rows(
-    read: Callable[..., Any], bounds: Iterable[int], width: int, *, meta: Any, **scalars: Any
-) -> da.Array:
-    """Rows in blocks: block i is ``read(bounds[i], bounds[i+1], **scalars)``, read inside its task.
+def load_whole(
+    read: Callable[[int, int], sparse.csr_matrix],
+    n: int,
+    nnz: int,
+    dtype: Any,
+    *,
+    parts: np.ndarray,
+    bounds: np.ndarray | None = None,
+) -> WholeGraph:
+    """A in memory, read part by part, each by a thread.
 
     Parameters
     ----------
-    read : callable
-        Importable by name or picklable; returns (stop - start, width) rows.
-    bounds : iterable of int, length P+1
-        Where the blocks begin and end.
-    width : int
-        Columns.
-    meta : array
-        An empty array of the kind and dtype of a block.
+    parts : ndarray of int
+        Where the parts begin and end that are read at a time.
+    bounds : ndarray of int, optional
+        Where work is cut.
     """
-    ranges = [(int(start), int(stop)) for start, stop in pairwise(bounds)]
-    call, lazy = _bind(read, scalars)
-    name = _name(read)
-    tasks = {
-        (name, i, 0): (call, start, stop, *(value.key for value in lazy)) for i, (start, stop) in enumerate(ranges)
-    }
-    chunks = (tuple(stop - start for start, stop in ranges), (width,))
-    return _array(name, tasks, lazy, chunks, meta)
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    indices, data = np.zeros(nnz + SPARE, dtype=np.uint32), np.empty(nnz, dtype=dtype)
+    done = 0
+
+    def parts_in_turn() -> Any:
+        for i in range(0, len(parts) - 1, ahead):
+            some = parts[i : i + ahead + 1]
+            yield from whole.each(lambda j, some=some: read(int(some[j]), int(some[j + 1])), some)
+
+    ahead = max(1, whole.threads())
+    row = 0
+    for A in parts_in_turn():
+        entries = slice(done, done + A.nnz)
+        indices[entries], data[entries] = A.indices, A.data
+        indptr[row : row + A.shape[0] + 1] = A.indptr + done
+        done, row = done + A.nnz, row + A.shape[0]
+    give_back()
+    return WholeGraph(Block(indptr, indices, data), even_bounds(n, SLICE) if bounds is None else bounds)
+
+
+def in_memory(rows: Any, bounds: Sequence[int] | None = None) -> Any:
+    """A SciPy matrix or an array as whole rows; work is cut at `bounds`, by default nowhere."""
+    cuts = np.array([0, rows.shape[0]] if bounds is None else bounds)
+    if sparse.issparse(rows):
+        return WholeGraph(whole_block(sparse.csr_matrix(rows)), cuts)
+    found = Whole(np.ascontiguousarray(rows), cuts)
+    found.lend()  # the caller has it too
+    return found
+
+
+def even_bounds(n: int, rows: int) -> np.ndarray:
+    """Bounds of slices of `rows` rows."""
+    return np.append(np.arange(0, n, rows, dtype=np.int64), n)
 
 
 def rows_like(A: Rows, read: Callable[..., Any], width: int, *, dtype: Any, **scalars: Any) -> Rows:
-    """Rows made by ``read(start, stop, **scalars)``, in memory or in blocks as the rows of `A` are."""
-    if not _is_lazy(A):
-        return read(0, A.shape[0], **scalars)
-    meta = np.empty((0, 0), dtype=dtype)
-    return load_rows(read, bounds_of(A), width, meta=meta, **scalars)
+    """Rows made by ``read(start, stop, **scalars)``, where the rows of `A` are."""
+    if isinstance(A, WholeGraph):
+        return whole.rows_like(A, read, width, dtype, scalars)
+    return blocks.rows_like(A, read, width, dtype, scalars, A.spill)
 
 
-def rows_as(A: Rows, rows: Rows, *, dtype: Any) -> Rows:
-    """The same rows, in memory or in blocks as the rows of `A` are."""
-    if not _is_lazy(A):
-        return np.ascontiguousarray(gather_rows(rows), dtype=dtype)
-    if not _is_lazy(rows):
-        return rows_like(A, Slices(np.asarray(rows, dtype=dtype)), rows.shape[1], dtype=dtype)
-    return rows.rechunk((A.chunks[0], -1)).astype(dtype)
+def rows_as(A: Rows, rows: Any, *, dtype: Any) -> Rows:
+    """A Dask array or an array in memory as rows where those of `A` are."""
+    if isinstance(A, WholeGraph):
+        return Whole(np.array(gather_rows(rows), dtype=dtype, order="C"), A.bounds)
+    if isinstance(rows, np.ndarray):
+        return rows_like(A, Slices(rows.astype(dtype)), rows.shape[1], dtype=dtype)
+    return as_blocks(rows, A, dtype)
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Rows of an array in memory, for `load_rows` and `rows_like`; on a cluster it travels with each task."""
+    """Rows of an array in memory, for `rows_like`; on a cluster it travels with each task."""
 
     array: np.ndarray
 
@@ -103,195 +126,119 @@ class Slices:
 
 
 def map_rows(
-    f: Callable[..., Any], *blocks: Rows, width: int | None = None, dtype: Any = None, **scalars: Any
+    f: Callable[..., Any], *rows: Rows, width: int | None = None, dtype: Any = None, **scalars: Any
 ) -> Rows:
     """``f(*row blocks, **scalars)`` for each row block; scalars may be results of `central`.
 
-    `width` and `dtype` are the number of columns and the type of the result, if not those of the first block.
+    `width` and `dtype` are the number of columns and the type of the result, if not those of the first rows.
     """
-    if not _is_lazy(blocks[0]):
-        return f(*blocks, **scalars)
-    call, lazy = _bind(f, scalars)
-    name = _name(f)
-    tasks = {
-        (name, i, 0): (call, *((b.name, i, 0) for b in blocks), *(value.key for value in lazy))
-        for i in range(blocks[0].numblocks[0])
-    }
-    chunks = blocks[0].chunks if width is None else (blocks[0].chunks[0], (width,))
-    meta = blocks[0]._meta if dtype is None else np.empty((0, 0), dtype=dtype)
-    return _array(name, tasks, [*blocks, *lazy], chunks, meta)
+    width = rows[0].shape[1] if width is None else width
+    dtype = rows[0].dtype if dtype is None else dtype
+    return _home(rows[0]).map_rows(f, rows, width, dtype, scalars)
+
+
+def sweep(
+    f: Callable[..., Any],
+    A: Rows,
+    B: Rows,
+    *rows: Rows,
+    widths: Sequence[int],
+    over: Sequence[int | None] | None = None,
+    **scalars: Any,
+) -> tuple[list[Rows], Any]:
+    """Go over A once: rows made from A · B and aligned rows, and what is added up on the way.
+
+    Parameters
+    ----------
+    f : callable
+        Called as ``f(block, own, halo, *row blocks, out=[…], **scalars)``: writes to `out`, and returns a value
+        or a tuple of values that are added up. `block` are rows of A, whose columns are numbered as the
+        rows of `own` above those of `halo`.
+    widths : sequence of int
+        Columns of each result.
+    over : sequence of int or None, optional
+        Which of the aligned rows each result may be written over; these are not to be used afterwards.
+    """
+    over = [None] * len(widths) if over is None else over
+    if isinstance(A, WholeGraph):
+        return whole.sweep(f, A, B, rows, widths, over, scalars)
+    return blocks.sweep(f, A, B, rows, widths, scalars)
 
 
 def multiply(A: Rows, B: Rows) -> Rows:
-    """A · B for a sparse n × n A and n × K rows B: block i needs A's block i and all blocks of B."""
-    if not _is_lazy(A):
-        return A @ B
-    name = _name(multiply)
-    parts = [(B.name, j, 0) for j in range(B.numblocks[0])]
-    tasks = {(name, i, 0): (_multiply, (A.name, i, 0), parts) for i in range(A.numblocks[0])}
-    return _array(name, tasks, [A, B], (A.chunks[0], B.chunks[1]), B._meta)
+    """A · B."""
+    (AB,), _ = sweep(product_rows, A, B, widths=[B.shape[1]])
+    return AB
 
 
-def sum_rows(f: Callable[..., Any], *blocks: Rows, **scalars: Any) -> Any:
+def sum_rows(f: Callable[..., Any], *rows: Rows, **scalars: Any) -> Any:
     """Sum of ``f(*row blocks, **scalars)`` over the row blocks, in a tree of fixed shape."""
-    if not _is_lazy(blocks[0]):
-        return f(*blocks, **scalars)
-    call, lazy = _bind(f, scalars)
-    tasks = [
-        (call, *((b.name, i, 0) for b in blocks), *(value.key for value in lazy))
-        for i in range(blocks[0].numblocks[0])
-    ]
-    return _tree_sum(_name(f), tasks, [*blocks, *lazy])
-
-
-def sum_pairs(f: Callable[..., Any], A: Rows, B: Rows) -> Any:
-    """Sum of ``f(A's block, all rows of B, B's block)`` over the row blocks: for sums over the entries of A."""
-    if not _is_lazy(A):
-        return f(A, B, B)
-    parts = [(B.name, j, 0) for j in range(B.numblocks[0])]
-    tasks = [(_pairs, f, (A.name, i, 0), parts, part) for i, part in enumerate(parts)]
-    return _tree_sum(_name(f), tasks, [A, B])
+    return _home(rows[0]).sum_rows(f, rows, scalars)
 
 
 def central(f: Callable[..., Any], *values: Any, **scalars: Any) -> Any:
     """``f(*values, **scalars)`` of small values, once for all rows."""
-    call, lazy = _bind(f, scalars)
-    waiting = [value for value in (*values, *lazy) if isinstance(value, Delayed)]
-    if not waiting:
-        return f(*values, **scalars)
-    name = _name(f)
-    arguments = [v.key if isinstance(v, Delayed) else v for v in (*values, *lazy)]
-    return _value(name, {name: (call, *arguments)}, waiting)
+    if any(isinstance(value, Delayed) for value in (*values, *scalars.values())):
+        return blocks.central(f, values, scalars)
+    return f(*values, **scalars)
+
+
+def with_sums(rows: Rows, sums: Any) -> Rows:
+    """The rows, with what was added up while they were made; it is at hand as ``rows.sums``."""
+    if isinstance(rows, Blocks):
+        return replace(rows, sums=sums)
+    rows.sums = sums
+    return rows
 
 
 def hold(rows: Rows) -> Rows:
-    """Compute `rows` now and keep them where they were made: on this machine or its worker."""
-    return dask.persist(rows, optimize_graph=False)[0] if _is_lazy(rows) else rows
+    """Compute `rows` now and keep them where they were made."""
+    return blocks.hold(rows) if isinstance(rows, Blocks) else rows
 
 
-def settle(state: State, numbers: Any) -> tuple[State, Any]:
-    """Start all the work described, keep the state where it is made, and wait for the numbers.
+def begin(state: State, numbers: Any) -> tuple[State, Any]:
+    """Start all the work described; the state and the numbers, under way.
 
     Parameters
     ----------
-    state : named tuple of rows
+    state : tuple of rows
         What the next step starts from.
     numbers : value or mapping of values
         Small results of `central` or `sum_rows`.
     """
     named = numbers if isinstance(numbers, Mapping) else {"": numbers}
-    lazy = [x for x in (*state, *named.values()) if dask.is_dask_collection(x)]
-    if not lazy:
-        return state, numbers
-    started = iter(dask.persist(*lazy, optimize_graph=False))
-    rows = [next(started) if _is_lazy(x) else x for x in state]
-    values = [next(started) if isinstance(x, Delayed) else x for x in named.values()]
-    # Without a cluster the values are here already: no pool is needed to pick them up.
-    results = dask.compute(*values, scheduler="sync" if current_client() is None else None)
-    done = dict(zip(named, results, strict=True))
-    return _rebuild(state, rows), done if isinstance(numbers, Mapping) else done[""]
+    rows, values = blocks.begin(state, list(named.values()))
+    begun = dict(zip(named, values, strict=True))
+    return _rebuild(state, rows), begun if isinstance(numbers, Mapping) else begun[""]
+
+
+def finish(numbers: Any) -> Any:
+    """Wait for numbers that are under way."""
+    named = numbers if isinstance(numbers, Mapping) else {"": numbers}
+    done = dict(zip(named, blocks.finish(list(named.values())), strict=True))
+    return done if isinstance(numbers, Mapping) else done[""]
+
+
+def settle(state: State, numbers: Any) -> tuple[State, Any]:
+    """Start all the work described, keep the state where it is made, and wait for the numbers."""
+    state, numbers = begin(state, numbers)
+    return state, finish(numbers)
+
+
+def runs_elsewhere(rows: Rows) -> bool:
+    """Whether work on these rows goes to a cluster, and numbers come back from there."""
+    return isinstance(rows, Blocks) and current_client() is not None
 
 
 def in_blocks(state: State) -> State:
-    """The same state as Dask arrays: what is in memory becomes one block, without a copy."""
-    return _rebuild(state, [x if _is_lazy(x) else da.from_array(x, chunks=-1, name=False) for x in state])
-
-
-def export_rows(rows: Rows, write: Callable[..., Any], *, block_rows: int) -> list[Any]:
-    """Call ``write(start, block)`` for blocks of `block_rows` rows; return what each call returns.
-
-    Blocks begin at multiples of `block_rows`, wherever the row blocks were before, so that each is
-    one chunk of a Zarr array and no two writers share a chunk.
-    """
-    n = rows.shape[0]
-    starts = range(0, n, block_rows)
-    if not _is_lazy(rows):
-        return [write(start, rows[start : start + block_rows]) for start in starts]
-    sizes = tuple(min(block_rows, n - start) for start in starts)
-    cut = rows.rechunk((sizes, -1))
-    name = _name(export_rows)
-    tasks = {f"{name}-{i}": (write, start, (cut.name, i, 0)) for i, start in enumerate(starts)}
-    values = [_value(key, {key: task}, [cut]) for key, task in tasks.items()]
-    return list(dask.compute(*values))
-
-
-def gather_rows(rows: Rows) -> np.ndarray:
-    """Bring rows of few columns into memory, whole."""
-    return rows.compute() if _is_lazy(rows) else rows
-
-
-def take_rows(rows: Rows, index: np.ndarray) -> Rows:
-    """``rows[index]``: the same rows in another order."""
-    return rows[index]
-
-
-def bounds_of(rows: da.Array) -> np.ndarray:
-    """Where the row blocks of `rows` begin and end, (P+1,)."""
-    return np.cumsum((0, *rows.chunks[0]))
-
-
-def _multiply(A: sparse.csr_matrix, parts: list[np.ndarray]) -> np.ndarray:
-    return A @ (parts[0] if len(parts) == 1 else np.concatenate(parts))
-
-
-def _pairs(f: Callable[..., Any], A: sparse.csr_matrix, parts: list[np.ndarray], own: np.ndarray) -> Any:
-    return f(A, parts[0] if len(parts) == 1 else np.concatenate(parts), own)
-
-
-def _tree_sum(name: str, leaves: list[Any], needs: Sequence[Any]) -> Delayed:
-    """The sum of what the leaf tasks return, in a tree of fixed shape."""
-    level = [f"{name}-{i}" for i in range(len(leaves))]
-    tasks: dict[Any, Any] = dict(zip(level, leaves, strict=True))
-    while len(level) > 1:
-        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [f"{group[0]}+{len(group)}" for group in groups]
-        tasks.update({key: (_add, group) for key, group in zip(level, groups, strict=True)})
-    return _value(level[0], tasks, needs)
-
-
-def _add(values: list[Any]) -> Any:
-    return reduce(add, values)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A function with its plain keywords; lazy ones arrive behind the positional arguments."""
-
-    f: Callable[..., Any]
-    scalars: dict[str, Any]
-    lazy: tuple[str, ...]
-
-    def __call__(self, *values: Any) -> Any:
-        cut = len(values) - len(self.lazy)
-        late = dict(zip(self.lazy, values[cut:], strict=True))
-        return self.f(*values[:cut], **self.scalars, **late)
-
-
-def _bind(f: Callable[..., Any], scalars: dict[str, Any]) -> tuple[Callable[..., Any], list[Any]]:
-    lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
-    plain = {key: value for key, value in scalars.items() if key not in lazy}
-    return (_Call(f, plain, tuple(lazy)) if scalars else f), list(lazy.values())
+    """The same state as Dask arrays, for those who look at it from outside."""
+    return _rebuild(state, [as_array(rows) for rows in state])
 
 
 def _rebuild(state: State, rows: list[Any]) -> State:
     return type(state)(*rows) if hasattr(state, "_fields") else type(state)(rows)
 
 
-def _array(name: str, tasks: dict[Any, Any], needs: Sequence[Any], chunks: Any, meta: Any) -> Any:
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=needs)
-    return da.Array(graph, name, chunks, meta=meta)
-
-
-def _value(key: str, tasks: dict[Any, Any], needs: Sequence[Any]) -> Delayed:
-    graph = HighLevelGraph.from_collections(key, tasks, dependencies=needs)
-    return Delayed(key, graph)
-
-
-def _name(f: Callable[..., Any]) -> str:
-    while isinstance(f, partial):
-        f = f.func
-    return f"{getattr(f, '__name__', type(f).__name__)}-{uuid.uuid4().hex}"
-
-
-def _is_lazy(rows: Rows) -> bool:
-    return isinstance(rows, da.Array)
+def _home(rows: Rows) -> Any:
+    """The module that knows how to work on these rows."""
+    return blocks if isinstance(rows, Blocks) else whole

@@ -12,9 +12,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 # From the ground up; a module imports only what stands on an earlier line, or before it on its own.
 LAYERS = [
     "errors result.records",
-    "settings storage graph.checks graph.similarity graph.neighbors solve.kernels cluster",
-    "rows graph.edgefiles graph.store graph.writer graph.points graph.partition graph.workshop graph.plan",
-    "graph.sources graph.merge graph.order graph.stages graph.audit result.files",
+    "settings storage halo trees graph.checks graph.similarity graph.neighbors cluster",
+    "solve.vector solve.compiled solve.kernels solve.sweeps",
+    "whole blocks stored rows",
+    "graph.edgefiles graph.store graph.writer graph.points graph.partition graph.workshop graph.plan",
+    "graph.sources graph.merge graph.stages graph.audit result.files",
     "graph.importing graph.prepare graph.build result.solution result.scores",
     "solve.basis solve.modularity solve.start solve.stopping",
     "result.report listeners",
@@ -25,7 +27,16 @@ LAYERS = [
     "progress cli __main__",
 ]
 ORDER = " ".join(LAYERS).split()
-PLAIN = {"errors", "settings", "result.records", "graph.checks", "graph.similarity", "solve.kernels"}
+PLAIN = {
+    "errors",
+    "settings",
+    "halo",
+    "trees",
+    "result.records",
+    "graph.checks",
+    "graph.similarity",
+    "solve.kernels",
+}
 
 
 def modules():
@@ -77,8 +88,10 @@ def test_graph_and_solve_do_not_know_each_other():
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("dask.array", {"rows"}),
+        ("dask.array", {"stored"}),
         ("distributed", {"cluster"}),
+        ("numba", {"graph.neighbors", "solve.compiled", "solve.vector"}),
+        ("llvmlite", {"solve.vector"}),
         ("pynndescent", {"graph.neighbors"}),
         ("matplotlib", {"result.report"}),
     ],

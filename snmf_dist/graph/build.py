@@ -223,7 +223,9 @@ def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.
         _each(shop, "sample", partial(stages.draw, job), blocks, tell, at_once=1)
         parts = [shop.load("sample", b, "rows") for b in range(blocks)]
         sample = sparse.vstack(parts) if sparse.issparse(parts[0]) else np.concatenate(parts)
-        made = make_partition(sample, settings["cells"], replication=settings["replication"], seed=job.seed)
+        made = make_partition(
+            sample, settings["cells"], n=job.n, replication=settings["replication"], seed=job.seed
+        )
         shop.save("partition", 0, leaves=made.leaves, starts=made.starts, reach=np.array(made.reach))
     partition = Partition(
         leaves=np.array(shop.load("partition", 0, "leaves")),

@@ -12,7 +12,8 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 TILE = 4096  # rows whose distances to all leaves are held at a time
-LEAVES_A_CELL = 16
+LEAVES_A_CELL = 16  # at least
+ROWS_A_LEAF = 2000  # at most, as far as the sample has 100 for each: rows of few leaves stay in a core's cache
 
 
 class Partition(NamedTuple):
@@ -53,7 +54,7 @@ class Places(NamedTuple):
     member: np.ndarray
 
 
-def make_partition(sample: Any, cells: int, *, replication: float, seed: int) -> Partition:
+def make_partition(sample: Any, cells: int, *, n: int, replication: float, seed: int) -> Partition:
     """Cut a sample into `cells` cells of equal size, and calibrate the reach of copies on it.
 
     Parameters
@@ -62,19 +63,23 @@ def make_partition(sample: Any, cells: int, *, replication: float, seed: int) ->
         Rows drawn evenly from all points.
     cells : int
         P.
+    n : int
+        How many points there are.
     replication : float
         Cells a row is put in, on the mean; its home is one of them.
     """
     from sklearn.cluster import BisectingKMeans
 
-    leaves = min(LEAVES_A_CELL * cells, max(1, sample.shape[0] // 8))
+    m = sample.shape[0]
+    leaves = max(LEAVES_A_CELL * cells, min(n // ROWS_A_LEAF, m // 100))
+    leaves = min(leaves, max(1, m // 8))
     # Borders of cells need not be optimal: ten steps a split cost a fiftieth of converged ones.
     tree = BisectingKMeans(leaves, bisecting_strategy="largest_cluster", max_iter=10, tol=1e-2, random_state=seed)
     with threadpool_limits(1):  # its splits are small; threads that wait for each other cost more
         tree.fit(sample)
     counts = np.bincount(tree.labels_, minlength=leaves)
     before = np.cumsum(counts) - counts
-    starts = np.searchsorted(before, np.arange(cells) * (sample.shape[0] / cells))
+    starts = np.searchsorted(before, np.arange(cells) * (m / cells))
     partition = Partition(
         leaves=np.ascontiguousarray(tree.cluster_centers_, dtype=np.float32),
         starts=np.unique(np.minimum(starts, leaves - 1)),

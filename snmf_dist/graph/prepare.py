@@ -16,7 +16,7 @@ from snmf_dist.graph.points import spool
 from snmf_dist.graph.stages import Job
 from snmf_dist.graph.store import Progress, silent
 from snmf_dist.graph.workshop import Workshop
-from snmf_dist.rows import load_rows
+from snmf_dist.stored import load_rows
 
 INPUT_BYTES = 1 << 25  # of a block of points as float32
 SAMPLE_ROWS = 50_000

@@ -29,7 +29,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -104,6 +103,12 @@ class GraphStore:
         degree: Any = self._group["degree"]
         return np.asarray(degree[start:stop])
 
+    def read_weights(self, start: int, stop: int) -> np.ndarray:
+        """What turns rows of A back into rows of W = rAr, (rows, 2) float64: r, and the degree in W."""
+        degree = self.read_degree(start, stop)
+        root = np.sqrt(degree) if self.normalize == "ncut" else np.ones_like(degree)
+        return np.stack([root, degree], axis=1)
+
     @property
     def fingerprint(self) -> str:
         """A short text that changes when any entry, bound or order of the graph does."""
@@ -141,14 +146,6 @@ class GraphStore:
         A = sparse.csr_matrix((data, indices, indptr), shape=(rows, self.n), copy=False)
         A.has_canonical_format = True
         return A
-
-    def reader(self) -> "RowReader":
-        """What a task needs to read rows."""
-        return RowReader(self.path, self.options, self.fingerprint)
-
-    def weight_reader(self) -> "WeightReader":
-        """A function of (start, stop) for the factors r of W = rAr and the degrees in W, to send to tasks."""
-        return WeightReader(self.path, self.options, self.fingerprint)
 
     def read_rows(self, start: int, stop: int) -> sparse.csr_matrix:
         """Read rows `start` to `stop`, from as many blocks as they span."""
@@ -301,38 +298,6 @@ def open_graph_again(path: str, options: storage.Options, fingerprint: str) -> G
     if store.fingerprint != fingerprint:
         raise StoreCorrupt(f"{path}: the graph was replaced while it was in use; start again")
     return store
-
-
-@dataclass(frozen=True)
-class StoreReader:
-    """Reads inside a task: it carries the path, not the manifest, and opens the store when called."""
-
-    path: str
-    options: storage.Options
-    fingerprint: str
-
-    def open(self) -> GraphStore:
-        """The store, if it is still the same graph."""
-        return open_graph_again(self.path, self.options, self.fingerprint)
-
-
-class RowReader(StoreReader):
-    """Reads rows of A."""
-
-    def __call__(self, start: int, stop: int) -> sparse.csr_matrix:
-        """Rows `start` to `stop` of A."""
-        return self.open().read_rows(start, stop)
-
-
-class WeightReader(StoreReader):
-    """Reads what turns rows of A back into rows of W = rAr: r, and the degree in W."""
-
-    def __call__(self, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop`, (rows, 2) float64."""
-        store = self.open()
-        degree = store.read_degree(start, stop)
-        root = np.sqrt(degree) if store.normalize == "ncut" else np.ones_like(degree)
-        return np.stack([root, degree], axis=1)
 
 
 def silent(stage: str, done: int, total: int) -> None:

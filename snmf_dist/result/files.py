@@ -27,7 +27,7 @@ import zarr
 from snmf_dist import storage
 from snmf_dist.errors import StoreCorrupt
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, export_rows, load_rows
+from snmf_dist.stored import export_rows, load_rows
 
 KIND = "result"
 FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
@@ -37,7 +37,7 @@ CHUNK_ENTRIES = 1 << 20  # of membership: 4 or 8 MB
 class ResultParts(NamedTuple):
     """What a result store holds."""
 
-    membership: Rows
+    membership: Any
     labels: np.ndarray
     history: list[IterationRecord]
     status: Status
@@ -103,7 +103,7 @@ def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
     )
 
 
-def _stored_rows(group: zarr.Group, path: str, options: storage.Options, name: str, n: int) -> Rows:
+def _stored_rows(group: zarr.Group, path: str, options: storage.Options, name: str, n: int) -> Any:
     """An array of the store as rows, read and checked chunk by chunk when used."""
     array = group.get(name)
     if not isinstance(array, zarr.Array) or array.shape[0] != n:

@@ -12,7 +12,6 @@ from snmf_dist import storage
 from snmf_dist.errors import StoreCorrupt
 from snmf_dist.result.files import ResultParts, read_result, write_result
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, gather_rows, map_rows
 from snmf_dist.solve.kernels import row_labels
 
 
@@ -40,7 +39,7 @@ class Solution:
     """
 
     labels: np.ndarray
-    membership: Rows
+    membership: Any
     status: Status
     history: list[IterationRecord]
     settings: Mapping[str, Any]
@@ -119,10 +118,11 @@ class Solution:
         StoreCorrupt
             What was read is not what was written.
         """
-        for rows in self.state or ():
-            gather_rows(map_rows(row_labels, rows, width=1))
-        found = gather_rows(map_rows(row_labels, self.membership)).ravel()
-        if not np.array_equal(found, self.labels):
+        found = [
+            rows.map_blocks(row_labels, chunks=(rows.chunks[0], (1,)), dtype=np.int32).compute().ravel()
+            for rows in (self.membership, *(self.state or ()))
+        ]
+        if not np.array_equal(found[0], self.labels):
             raise StoreCorrupt("labels are not those of the membership; fit again")
 
     def save(

@@ -6,17 +6,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from snmf_dist.rows import Rows, central, map_rows, multiply, sum_rows
-from snmf_dist.solve.kernels import (
-    dual_ascent,
-    positive_mean,
-    ridge_inverse,
-    ridge_solve,
-    run_grams,
-    step_norms,
-    zeros,
-)
+from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep, with_sums
+from snmf_dist.solve.kernels import ridge_inverse, same, zeros
 from snmf_dist.solve.stopping import StepNumbers, admm_numbers
+from snmf_dist.solve.sweeps import first_half, gram_sums, second_half
 
 FIRST_RHO = 0.2  # of `adapt`, times the largest eigenvalue of A; these numbers: tests/benchmarks/penalty.py
 ADAPT_EVERY = 10  # iterations between two looks at the residuals
@@ -65,35 +58,50 @@ class ADMM:
         return len(self.rho)
 
     def init(self, L: Rows) -> ADMMState:
-        """Begin at X = Y = L with duals of zero."""
-        zero = map_rows(zeros, L)
-        return ADMMState(X=L, Y=L, L=L, Lam=zero, Gam=zero)
+        """Begin at X = Y = L with duals of zero, each an array of its own: a step writes over some of them."""
+        return ADMMState(map_rows(same, L), map_rows(same, L), L, map_rows(zeros, L), map_rows(zeros, L))
 
-    def step(self, A: Rows, s: ADMMState) -> ADMMState:
-        """One pass through the box of Algorithm 2."""
-        rho = np.array(self.rho)
+    def step(self, A: Rows, s: ADMMState) -> tuple[ADMMState, Any]:
+        """One pass through the box of Algorithm 2, and its `StepNumbers`. Uses up `s`."""
+        rho, K = np.array(self.rho), s.Y.shape[1]
 
-        C = central(ridge_inverse, sum_rows(run_grams, s.Y, runs=self.runs), rho=rho)
-        X = map_rows(ridge_solve, multiply(A, s.Y), s.L, s.Lam, inverse=C, rho=rho)
+        C = central(ridge_inverse, self._gram(s.Y), rho=rho)
+        (X,), first = sweep(first_half, A, s.Y, s.L, s.Lam, s.X, widths=[K], over=[2], inverse=C, rho=rho)
 
-        D = central(ridge_inverse, sum_rows(run_grams, X, runs=self.runs), rho=rho)
-        Y = map_rows(ridge_solve, multiply(A, X), s.L, s.Gam, inverse=D, rho=rho)
+        D = central(ridge_inverse, first, rho=rho)
+        (Y, L, Lam, Gam), second = sweep(
+            second_half,
+            A,
+            X,
+            X,
+            s.L,
+            s.Lam,
+            s.Gam,
+            s.Y,
+            widths=4 * [K],
+            over=[4, 1, 2, 3],
+            inverse=D,
+            rho=rho,
+        )
+        numbers = central(admm_numbers, first, second, rho=rho)
+        return ADMMState(X, with_sums(Y, second), L, Lam, Gam), numbers
 
-        L = map_rows(positive_mean, X, Y, s.Lam, s.Gam, rho=rho)
+    def restart(self, old: ADMMState, new: ADMMState) -> ADMMState:
+        """A finite state for runs that are lost; they kept their L."""
+        return self.init(new.L)
 
-        Lam = map_rows(dual_ascent, s.Lam, L, X, rho=rho)
-        Gam = map_rows(dual_ascent, s.Gam, L, Y, rho=rho)
-        return ADMMState(X, Y, L, Lam, Gam)
-
-    def watched(self, old: ADMMState, new: ADMMState) -> Any:
-        """`StepNumbers` of each run in the step from `old` to `new`."""
-        squares = sum_rows(step_norms, old.X, new.X, old.Y, new.Y, old.L, new.L, new.Lam, new.Gam, runs=self.runs)
-        return central(admm_numbers, squares, rho=np.array(self.rho))
+    def _gram(self, Y: Rows) -> Any:
+        """YᵀY, which the step that made Y has added up on the way."""
+        return sum_rows(gram_sums, Y, runs=self.runs) if Y.sums is None else Y.sums
 
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""
         floor = tuple(self.floor[r] for r in runs) if self.floor else ()
         return replace(self, rho=tuple(self.rho[r] for r in runs), floor=floor)
+
+    def decides(self, iteration: int) -> bool:
+        """Whether ρ may change after this iteration."""
+        return self.adapt and iteration % ADAPT_EVERY == 0
 
     def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
         """The solver of the next iteration; a run that stalls gets twice the penalty, and never less again."""
@@ -104,7 +112,7 @@ class ADMM:
         pairs = zip(self.rho, lowest, stalled, strict=True)
         floor = tuple(min(2 * rho, highest) if stuck else low for rho, low, stuck in pairs)
         rho = self.rho
-        if iteration % ADAPT_EVERY == 0:
+        if self.decides(iteration):
             rho = tuple(self._balanced(*pair) for pair in zip(rho, numbers, strict=True))
         return replace(self, rho=tuple(map(max, rho, floor)), floor=floor)
 

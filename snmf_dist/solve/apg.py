@@ -1,6 +1,7 @@
 """SNMF by accelerated proximal gradient: Algorithm 1 of the paper."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,12 @@ class APG(PairSolver):
 
     tol: float = 1e-5
 
-    def step(self, A: Rows, s: PairState) -> PairState:
+    def step(self, A: Rows, s: PairState) -> tuple[PairState, Any]:
         """One pass through the box of Algorithm 1."""
         L = self._half(A, s.L, s.Z)
         Z = self._half(A, s.Z, L)
-        return PairState(L, Z)
+        new = PairState(L, Z)
+        return new, self.numbers(s, new)
 
     def _half(self, A: Rows, L: Rows, Z: Rows) -> Rows:
         """The L that is best for this Z: the inner while of the box."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snmf_dist.rows import Rows, central, map_rows, multiply, rows_like, settle, sum_rows
+from snmf_dist.rows import Rows, central, map_rows, multiply, rows_like, settle, sum_rows, sweep
 from snmf_dist.solve.kernels import (
     chebyshev_step,
     column_squares,
@@ -21,6 +21,7 @@ from snmf_dist.solve.kernels import (
     times,
     uniform_rows,
 )
+from snmf_dist.solve.sweeps import chebyshev_rows
 
 EXTRA = 10  # columns beyond K, so that the last ones wanted settle as fast as the first
 DEGREE = 8
@@ -73,49 +74,72 @@ def leading_basis(
     """
     width = min(K + EXTRA, A.shape[0])
     _, sums = settle((), sum_rows(largest_row_sum, A))
-    V = rows_like(A, uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype)
-    V, AV, values, residual = _ritz(A, _orthonormal(V), K)
+    V = _Subspace(A, rows_like(A, uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype))
+    V.make_ritz(K)
     products = 1
     for _ in range(rounds):
-        if residual <= precision or len(values) <= K:
+        if V.residual <= precision or len(V.values) <= K:
             break
-        V = _filter(A, V, AV, low=-max(sums), high=float(values[-1]), top=float(values[0]))
-        V, AV, values, residual = _ritz(A, _orthonormal(V), K)
+        V.filter(low=-max(sums), high=float(V.values[-1]), top=float(V.values[0]))
+        V.make_ritz(K)
         products += DEGREE
-    kept = min(K, len(values))
-    U = map_rows(times, V, M=np.eye(len(values), kept), width=kept)
-    after = float(values[kept]) if kept < len(values) else None
-    return Basis(U, values[:kept], after, residual, products)
+    kept = min(K, len(V.values))
+    U = map_rows(times, V.V, M=np.eye(len(V.values), kept), width=kept)
+    after = float(V.values[kept]) if kept < len(V.values) else None
+    return Basis(U, V.values[:kept], after, V.residual, products)
 
 
-def _filter(A: Rows, V: Rows, AV: Rows, *, low: float, high: float, top: float) -> Rows:
-    """The Chebyshev polynomial of A that is small on [low, high] and 1 at `top`, times V.
+class _Subspace:
+    """Columns V that come nearer to leading eigenvectors; each method lets go of what it replaces at once."""
 
-    AV is at hand from the Ritz values, so DEGREE − 1 products are left to do.
-    """
-    centre, half = (high + low) / 2, max((high - low) / 2, 1e-6 * top)
-    ratio = half / (top - centre)
-    sigma, before, back = ratio, V, 0.0
-    scale = sigma / half
-    for i in range(DEGREE):
-        step = map_rows(
-            chebyshev_step, AV if i == 0 else multiply(A, V), V, before, centre=centre, scale=scale, back=back
-        )
-        before, V = V, step
-        new = 1 / (2 / ratio - sigma)
-        scale, back, sigma = 2 * new / half, sigma * new, new
-    return V
+    def __init__(self, A: Rows, V: Rows) -> None:
+        self.A, self.V = A, V
+        self.AV: Rows = None
+        self.values = np.zeros(0)
+        self.residual = np.inf
 
+    def filter(self, *, low: float, high: float, top: float) -> None:
+        """V becomes the Chebyshev polynomial of A that is small on [low, high] and 1 at `top`, times V.
 
-def _orthonormal(V: Rows) -> Rows:
-    """Orthonormal columns that span those of V; columns that add nothing are dropped.
+        AV is at hand from the Ritz values, so DEGREE − 1 products are left to do.
+        """
+        centre, half = (high + low) / 2, max((high - low) / 2, 1e-6 * top)
+        ratio = half / (top - centre)
+        sigma = ratio
+        before = self.V
+        self.V = map_rows(chebyshev_step, self.AV, before, before, centre=centre, scale=sigma / half, back=0.0)
+        self.AV = None
+        for _ in range(DEGREE - 1):
+            new = 1 / (2 / ratio - sigma)
+            numbers = {"centre": centre, "scale": 2 * new / half, "back": sigma * new}
+            (step,), _ = sweep(
+                chebyshev_rows, self.A, self.V, self.V, before, widths=[before.shape[1]], over=[1], **numbers
+            )
+            before, self.V, sigma = self.V, step, new
 
-    Twice by the Gram matrix: the second time takes away what rounding of the first left.
-    """
-    for _ in range(2):
-        (V,), M = settle((V,), central(_whiten, sum_rows(gram, V)))
-        V = map_rows(times, V, M=M, width=M.shape[1])
-    return V
+    def make_ritz(self, K: int) -> None:
+        """V becomes Ritz vectors of its span, with their values and the worst residual of the first K."""
+        self._make_orthonormal()
+        AV = multiply(self.A, self.V)
+        (self.V, self.AV), H = settle((self.V, AV), sum_rows(cross, self.V, AV))
+        del AV
+        values, Q = np.linalg.eigh((H + H.T) / 2)
+        values, Q = values[::-1], Q[:, ::-1]
+        self.V = map_rows(times, self.V, M=Q)
+        self.AV = map_rows(times, self.AV, M=Q)
+        both, squares = settle((self.V, self.AV), sum_rows(residual_squares, self.V, self.AV, values=values))
+        self.V, self.AV = both
+        self.values = values
+        self.residual = float(np.sqrt(squares[:K].max()) / max(values[0], np.finfo(float).tiny))
+
+    def _make_orthonormal(self) -> None:
+        """V becomes orthonormal columns with the same span; columns that add nothing are dropped.
+
+        Twice by the Gram matrix: the second time takes away what rounding of the first left.
+        """
+        for _ in range(2):
+            (self.V,), M = settle((self.V,), central(_whiten, sum_rows(gram, self.V)))
+            self.V = map_rows(times, self.V, M=M, width=M.shape[1])
 
 
 def _whiten(G: np.ndarray) -> np.ndarray:
@@ -124,17 +148,6 @@ def _whiten(G: np.ndarray) -> np.ndarray:
     values, Q = np.linalg.eigh(G * np.outer(scale, scale))
     keep = values > values[-1] * RANK
     return scale[:, None] * Q[:, keep] / np.sqrt(values[keep])
-
-
-def _ritz(A: Rows, V: Rows, K: int) -> tuple[Rows, Rows, np.ndarray, float]:
-    """Ritz vectors of the span of V, A times them, their values, and the worst residual of the first K."""
-    AV = multiply(A, V)
-    (V, AV), H = settle((V, AV), sum_rows(cross, V, AV))
-    values, Q = np.linalg.eigh((H + H.T) / 2)
-    values, Q = values[::-1], Q[:, ::-1]
-    V, AV = (map_rows(times, X, M=Q) for X in (V, AV))
-    (V, AV), squares = settle((V, AV), sum_rows(residual_squares, V, AV, values=values))
-    return V, AV, values, float(np.sqrt(squares[:K].max()) / max(values[0], np.finfo(float).tiny))
 
 
 def largest_eigenvalue(A: Rows, *, dtype: np.dtype) -> tuple[float, int]:

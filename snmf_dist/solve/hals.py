@@ -5,6 +5,7 @@ symmetric nonnegative matrix factorization"), so ‖A − LZᵀ‖² + ρ‖L �
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from snmf_dist.solve.pair import PairSolver, PairState
 class HALS(PairSolver):
     """min ‖A − LZᵀ‖² + ρ‖L − Z‖² over L, Z ≥ 0, in turn, by one sweep over the columns of each."""
 
-    def step(self, A: Rows, s: PairState) -> PairState:
+    def step(self, A: Rows, s: PairState) -> tuple[PairState, Any]:
         """A sweep over the columns of L, then one over those of Z."""
         L = self._sweep(A, s.L, s.Z)
         Z = self._sweep(A, s.Z, L)
-        return PairState(L, Z)
+        new = PairState(L, Z)
+        return new, self.numbers(s, new)
 
     def _sweep(self, A: Rows, L: Rows, Z: Rows) -> Rows:
         G = sum_rows(run_grams, Z, runs=self.runs)

@@ -9,7 +9,9 @@ their first axis (Gram matrices are (R, K, K), penalties (R,)), and each run get
 import contextlib
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
+
+from snmf_dist.halo import Block
 
 TILE = 4096  # rows turned to float64 at a time: a tile of 20 columns stays in a core's cache
 
@@ -58,24 +60,19 @@ def residual_squares(V: np.ndarray, AV: np.ndarray, *, values: np.ndarray) -> np
     return np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
 
 
-def ridge_inverse(G: np.ndarray, *, rho: np.ndarray) -> np.ndarray:
+def ridge_inverse(sums: tuple[np.ndarray, ...], *, rho: np.ndarray) -> np.ndarray:
     """(G + ρI)⁻¹ of each run through the Cholesky factor of the box: C Cᵀ = G + ρI, (R, K, K).
 
-    NaN if G overflowed, or is so large that ρI is lost beside it: the loop then sees the divergence.
+    G is the first of the sums of a sweep. NaN if it overflowed, or is so large that ρI is lost beside it: the
+    loop then sees the divergence.
     """
+    G = sums[0]
     identity = np.eye(G.shape[-1])
     inverse = np.full_like(G, np.nan)
     for r, (one, penalty) in enumerate(zip(G, rho, strict=True)):
         with contextlib.suppress(ValueError):  # LinAlgError is one too
             inverse[r] = linalg.cho_solve(linalg.cho_factor(one + penalty * identity, lower=True), identity)
     return inverse
-
-
-def ridge_solve(
-    AY: np.ndarray, L: np.ndarray, Lam: np.ndarray, *, inverse: np.ndarray, rho: np.ndarray
-) -> np.ndarray:
-    """(AY + ρL + Λ)(YᵀY + ρI)⁻¹."""
-    return run_times(AY + _wide(rho, L) * L + Lam, M=inverse)
 
 
 def run_times(X: np.ndarray, *, M: np.ndarray) -> np.ndarray:
@@ -92,16 +89,9 @@ def zeros(X: np.ndarray) -> np.ndarray:
     return np.zeros_like(X)
 
 
-def positive_mean(
-    X: np.ndarray, Y: np.ndarray, Lam: np.ndarray, Gam: np.ndarray, *, rho: np.ndarray
-) -> np.ndarray:
-    """½ [X + Y − (Λ + Γ)/ρ]₊."""
-    return 0.5 * np.maximum(X + Y - (Lam + Gam) / _wide(rho, X), 0)
-
-
-def dual_ascent(Lam: np.ndarray, L: np.ndarray, X: np.ndarray, *, rho: np.ndarray) -> np.ndarray:
-    """Λ + ρ(L − X)."""
-    return Lam + _wide(rho, L) * (L - X)
+def same(X: np.ndarray) -> np.ndarray:
+    """A copy."""
+    return X.copy()
 
 
 def fast_gradient(
@@ -152,23 +142,6 @@ def column_sweep(L: np.ndarray, AZ: np.ndarray, Z: np.ndarray, *, G: np.ndarray,
     return L
 
 
-def step_norms(
-    X0: np.ndarray,
-    X: np.ndarray,
-    Y0: np.ndarray,
-    Y: np.ndarray,
-    L0: np.ndarray,
-    L: np.ndarray,
-    Lam: np.ndarray,
-    Gam: np.ndarray,
-    *,
-    runs: int,
-) -> np.ndarray:
-    """Squares of ‖X−X⁰‖, ‖X⁰‖, ‖Y−Y⁰‖, ‖Y⁰‖, ‖L−L⁰‖, ‖L⁰‖, ‖L−X‖, ‖L−Y‖, ‖L‖, ‖Λ‖, ‖Γ‖, (11, R)."""
-    terms = (X - X0, X0, Y - Y0, Y0, L - L0, L0, L - X, L - Y, L, Lam, Gam)
-    return np.stack([run_squares(term, runs=runs) for term in terms])
-
-
 def pair_norms(L0: np.ndarray, L: np.ndarray, Z0: np.ndarray, Z: np.ndarray, *, runs: int) -> np.ndarray:
     """Squares of ‖L−L⁰‖, ‖L⁰‖, ‖Z−Z⁰‖, ‖Z⁰‖, ‖L−Z‖, ‖L‖, (6, R)."""
     terms = (L - L0, L0, Z - Z0, Z0, L - Z, L)
@@ -180,25 +153,15 @@ def run_squares(X: np.ndarray, *, runs: int) -> np.ndarray:
     return column_squares(X).reshape(runs, -1).sum(axis=1)
 
 
-def run_inner(X: np.ndarray, Y: np.ndarray, *, runs: int) -> np.ndarray:
-    """⟨X, Y⟩ = tr(XᵀY) of each run, (R,), added up in float64."""
-    return np.einsum("ij,ij->j", X, Y, dtype=np.float64).reshape(runs, -1).sum(axis=1)
-
-
-def entry_sums(A: sparse.csr_matrix) -> np.ndarray:
+def entry_sums(A: Block) -> np.ndarray:
     """The sum of the entries of A and of their squares, (2,)."""
-    return np.array([A.data.sum(dtype=np.float64), np.square(A.data, dtype=np.float64).sum()])
+    return np.array([A.entries.sum(dtype=np.float64), np.square(A.entries, dtype=np.float64).sum()])
 
 
-def largest_row_sum(A: sparse.csr_matrix) -> list[float]:
+def largest_row_sum(A: Block) -> list[float]:
     """The largest sum of a row of A, in a list: lists add up to the list of all blocks."""
-    return [float(A.sum(axis=1).max())]
-
-
-def kkt_squares(L: np.ndarray, AL: np.ndarray, *, G: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """‖L − [L − ∇/s]₊‖² of each run with ∇ = L(LᵀL) − AL, (R,): zero where the KKT conditions hold."""
-    gradient = run_times(L, M=G) - AL
-    return run_squares(L - np.maximum(L - gradient / _wide(scale, L), 0), runs=len(G))
+    up_to = np.concatenate([[0.0], np.cumsum(A.entries, dtype=np.float64)])
+    return [float(np.diff(up_to[A.indptr - A.indptr[0]]).max())]
 
 
 def row_labels(L: np.ndarray, *, runs: int = 1) -> np.ndarray:

@@ -2,18 +2,22 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, in_blocks, map_rows, settle, sum_rows
+from snmf_dist.rows import Rows, begin, finish, in_blocks, map_rows, runs_elsewhere, settle, sum_rows
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
 from snmf_dist.solve.modularity import modularities
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
+
+AHEAD = 3  # steps under way at a time on a cluster
 
 
 class Solver(Protocol):
@@ -27,11 +31,17 @@ class Solver(Protocol):
     def products(self) -> int:
         """Products with A in a step."""
 
-    def step(self, A: Rows, s: Any) -> Any:
-        """Describe one iteration."""
+    def init(self, L: Rows) -> Any:
+        """Return the state to begin with at L."""
 
-    def watched(self, old: Any, new: Any) -> Any:
-        """Describe the `StepNumbers` of each run in the step from `old` to `new`."""
+    def step(self, A: Rows, s: Any) -> tuple[Any, Any]:
+        """Describe one iteration, and the `StepNumbers` of each run in it; `s` is used up, but see `restart`."""
+
+    def restart(self, old: Any, new: Any) -> Any:
+        """Return a finite state for runs whose numbers overflowed in the step from `old` to `new`."""
+
+    def decides(self, iteration: int) -> bool:
+        """Whether `adapted` looks at the numbers of this iteration."""
 
     def keep(self, runs: Sequence[int]) -> Self:
         """Return the solver of some of the runs."""
@@ -73,6 +83,7 @@ class Outcome:
     status: Status | None = None
     state: Any = None
     peak: int = 0  # length of the history when the labels were best, if that is watched
+    at_peak: Rows = None  # L at that time
 
     @property
     def ended(self) -> Status:
@@ -121,25 +132,26 @@ def run(
     done, products : int, default 0
         Iterations and products that came before.
     """
-    begin = time.perf_counter()
+    started = time.perf_counter()
     state, _ = settle(state, {})
     outcomes = [Outcome(Judge(stop, tol), products, rho) for rho in solver.rho]
-    active, look = outcomes, _Look(problem)
-    for iteration in range(done + 1, done + max_iter + 1):
-        new = solver.step(problem.A, state)
-        new, numbers = settle(new, solver.watched(state, new))
+    active, look, steps, last = outcomes, _Look(problem), _Steps(problem.A), done + max_iter
+    for iteration in range(done + 1, last + 1):
+        regular = partial(_is_regular, first=done + 1, every=evaluate_every)
+        before, (state, numbers) = state, steps.next(solver, state, iteration, last, regular)
         verdicts = [one.judge.of_step(told) for one, told in zip(active, numbers, strict=True)]
         lost = [verdict is Status.DIVERGED for verdict in verdicts]
-        state = _without(lost, state, new, problem.K) if any(lost) else new
-        if iteration == done + max_iter:
+        if any(lost):
+            state = _without(lost, solver.restart(before, state), state, problem.K)
+        del before  # its memory is the next state's
+        if iteration == last:
             verdicts = [verdict or Status.MAX_ITER for verdict in verdicts]
 
-        regular = iteration == done + 1 or iteration % evaluate_every == 0
-        seen = [i for i, verdict in enumerate(verdicts) if regular or verdict]
+        seen = [i for i, verdict in enumerate(verdicts) if regular(iteration) or verdict]
         found = dict(zip(seen, look(iteration, state.L, seen, len(active)), strict=True)) if seen else {}
         for i, one in enumerate(active):
             one.products += solver.products + (look.products if i in found else 0)
-            seconds = time.perf_counter() - begin
+            seconds = time.perf_counter() - started
             one.history.append(_record(iteration, numbers[i], solver.rho[i], one.products, seconds, found.get(i)))
             one.status = one.judge.of_look(iteration, verdicts[i], found[i]) if i in found else None
         _tell(listeners, active, state, problem.K)
@@ -149,9 +161,17 @@ def run(
         for i, one in enumerate(active):
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
-            elif one.status or (i in found and one.judge.at_peak):
+                one.state, _ = settle(solver.keep([i]).init(one.at_peak), {})
+            elif one.status:
                 one.state, one.rho = _part(state, [i], len(active), problem.K), solver.rho[i]
-                one.peak = len(one.history)
+            elif i in found and one.judge.at_peak:
+                one.at_peak = None  # its memory is for the copy: the next step writes over L
+                columns = np.arange(i * problem.K, (i + 1) * problem.K)
+                one.at_peak = map_rows(take_columns, state.L, columns=columns, width=problem.K)
+                (one.at_peak,), _ = settle((one.at_peak,), {})
+                one.peak, one.rho = len(one.history), solver.rho[i]
+            if one.status:
+                one.at_peak = None
         staying = [i for i, one in enumerate(active) if one.status is None]
         if not staying:
             return outcomes
@@ -159,7 +179,42 @@ def run(
             state = _part(state, staying, len(active), problem.K)
             look.keep(staying)
             solver, active = solver.keep(staying), [active[i] for i in staying]
+            steps.forget()
     raise ValueError(f"max_iter is {max_iter}; expected at least 1")
+
+
+def _is_regular(iteration: int, *, first: int, every: int) -> bool:
+    return iteration == first or iteration % every == 0
+
+
+@dataclass
+class _Steps:
+    """Steps under way: on a cluster the next ones are described while the numbers of the last one travel.
+
+    A step is begun ahead if nothing that the numbers before it say can change it: no look at the quality, which
+    may end a run, and no new penalty.
+    """
+
+    A: Rows
+    under_way: deque[tuple[Any, Any]] = field(default_factory=deque)
+
+    def next(
+        self, solver: Solver, state: Any, iteration: int, last: int, looks: Callable[[int], bool]
+    ) -> tuple[Any, list[StepNumbers]]:
+        """The state after iteration `iteration` and its numbers."""
+        ahead = AHEAD if runs_elsewhere(self.A) else 1
+        while len(self.under_way) < ahead:
+            t = iteration + len(self.under_way)
+            if self.under_way and (t > last or looks(t - 1) or solver.decides(t - 1)):
+                break
+            latest = self.under_way[-1][0] if self.under_way else state
+            self.under_way.append(begin(*solver.step(self.A, latest)))
+        state, numbers = self.under_way.popleft()
+        return state, finish(numbers)
+
+    def forget(self) -> None:
+        """Drop what was begun: the runs are others now."""
+        self.under_way.clear()
 
 
 @dataclass
@@ -233,9 +288,10 @@ def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: i
     """Tell the listeners of the run that leads: the one that captures most."""
     if not listeners:
         return
+    curious = any(listener.sees_state for listener in listeners)
     leader = int(np.argmax([one.captured for one in active]))
-    shown = in_blocks(state)
-    if len(active) > 1:  # cut when looked at
+    shown = in_blocks(state) if curious else None
+    if curious and len(active) > 1:  # cut when looked at
         shown = type(state)(*(rows[:, leader * K : (leader + 1) * K] for rows in shown))
     for listener in listeners:
         listener.on_iteration(active[leader].history[-1], shown)

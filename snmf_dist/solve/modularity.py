@@ -8,9 +8,9 @@ as a large one.
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from snmf_dist.rows import Rows, central, map_rows, sum_pairs, sum_rows
+from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep
+from snmf_dist.solve.sweeps import weight_inside
 
 
 def modularities(A: Rows, labels: Rows, weights: Rows, *, K: int) -> Any:
@@ -24,23 +24,12 @@ def modularities(A: Rows, labels: Rows, weights: Rows, *, K: int) -> Any:
         For each row its factor r, with W = rAr, and its degree in W.
     """
     rows = map_rows(_beside, weights, labels, width=2 + labels.shape[1], dtype=np.float64)
-    inside = sum_pairs(_weight_inside, A, rows)
+    _, inside = sweep(weight_inside, A, rows, rows, widths=[])
     return central(_modularity, inside, sum_rows(_volumes, rows, K=K))
 
 
 def _beside(weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.concatenate([weights, labels], axis=1, dtype=np.float64)
-
-
-def _weight_inside(A: sparse.csr_matrix, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """The weight of the edges of a row block that stay within a cluster, for each partition, (R,)."""
-    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    weight = A.data * own[row, 0] * rows[A.indices, 0]
-    total = np.zeros(rows.shape[1] - 2)
-    for r in range(len(total)):
-        here, there = own[:, 2 + r][row], rows[:, 2 + r][A.indices]
-        total[r] = weight[(here == there) & (here >= 0)].sum()
-    return total
 
 
 def _volumes(rows: np.ndarray, *, K: int) -> np.ndarray:

@@ -41,14 +41,22 @@ class PairSolver:
         """Begin at Z = L."""
         return PairState(L=L, Z=L)
 
-    def watched(self, old: PairState, new: PairState) -> Any:
+    def numbers(self, old: PairState, new: PairState) -> Any:
         """`StepNumbers` of each run in the step from `old` to `new`."""
         squares = sum_rows(pair_norms, old.L, new.L, old.Z, new.Z, runs=self.runs)
         return central(pair_numbers, squares, rho=np.array(self.rho))
 
+    def restart(self, old: PairState, new: PairState) -> PairState:
+        """A finite state for runs that are lost: where they were."""
+        return old
+
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""
         return replace(self, rho=tuple(self.rho[r] for r in runs))
+
+    def decides(self, iteration: int) -> bool:
+        """Whether ρ may change after this iteration: never."""
+        return False
 
     def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
         """The solver of the next iteration: the same."""

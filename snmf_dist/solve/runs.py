@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from snmf_dist.cluster import give_back
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import Status
 from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
 from snmf_dist.solve.admm import ADMM, FIRST_RHO
 from snmf_dist.solve.apg import APG
-from snmf_dist.solve.basis import Basis, largest_eigenvalue, leading_basis
+from snmf_dist.solve.basis import largest_eigenvalue, leading_basis
 from snmf_dist.solve.hals import HALS
 from snmf_dist.solve.kernels import entry_sums
 from snmf_dist.solve.loop import Outcome, Problem, run
@@ -64,17 +65,20 @@ class Found:
     ----------
     outcomes : list of Outcome
         The runs.
-    start : Start
-        Where they began.
-    basis : Basis or None
-        The eigenvectors the start was made from.
+    labels : rows of int, (n, 1), or None
+        Plain spectral clustering, if they began there.
+    eigenvalues : list of float
+        The leading ones, if the start was made from their vectors.
+    next_eigenvalue : float or None
+        The one after.
     before : int
         Products with A before the first iteration.
     """
 
     outcomes: list[Outcome]
-    start: Start
-    basis: Basis | None
+    labels: Rows | None
+    eigenvalues: list[float]
+    next_eigenvalue: float | None
     before: int
 
     @property
@@ -119,22 +123,25 @@ def solve(
     else:
         start = Start(L)
 
-    solver, products = _solver(graph, settings, basis)
+    values = [] if basis is None else basis.values.tolist()
+    after = None if basis is None else basis.next_value
+    solver, products = _solver(graph, settings, values)
     products += start.products + (0 if basis is None else basis.products)
-    done = 0
+    done, labels, L = 0, start.labels, start.L
+    del basis, start  # each as large as a part of the state
+    if graph.isolated and earlier is None:
+        of_all = rows_like(A, graph.weights, 2, dtype=np.float64) if weights is None else weights
+        L = map_rows(connected_only, L, of_all)
     if earlier is not None:
         solver = solver if earlier.rho is None else replace(solver, rho=(earlier.rho,))
-        state: Any = solver.State(*earlier.state)
         done, products = earlier.iterations, products + earlier.products
-    elif graph.isolated:
-        of_all = rows_like(A, graph.weights, 2, dtype=np.float64) if weights is None else weights
-        state = solver.init(map_rows(connected_only, start.L, of_all))
-    else:
-        state = solver.init(start.L)
+    first = [solver.init(L) if earlier is None else solver.State(*earlier.state)]
+    del L, earlier
+    give_back()
     outcomes = run(
         solver,
         Problem(A, float(norm_A), K, weights if settings["stop"] == "auto" else None),
-        state,
+        first.pop(),  # so that the run alone holds it
         stop=settings["stop"],
         tol=settings["tol"],
         max_iter=settings["max_iter"],
@@ -143,14 +150,14 @@ def solve(
         products=products,
         listeners=listeners,
     )
-    return Found(outcomes, start, basis, products)
+    return Found(outcomes, labels, values, after, products)
 
 
-def _solver(graph: Graph, settings: Mapping[str, Any], basis: Basis | None) -> tuple[ADMM | APG | HALS, int]:
+def _solver(graph: Graph, settings: Mapping[str, Any], values: list[float]) -> tuple[ADMM | APG | HALS, int]:
     """The algorithm, and the products it took to learn the scale of A."""
     rho, products, adapt = settings["rho"], 0, False
     if rho == "auto":
-        top = graph.top if basis is None else float(basis.values[0])
+        top = values[0] if values else graph.top
         if top is None:
             top, products = largest_eigenvalue(graph.A, dtype=graph.dtype)
         rho, adapt = PENALTIES[settings["solver"]] * top, True

@@ -7,10 +7,11 @@ import numpy as np
 from scipy import linalg
 from threadpoolctl import threadpool_limits
 
-from snmf_dist.rows import Rows, gather_rows, hold, map_rows, rows_like, settle, sum_rows, take_rows
+from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
 from snmf_dist.solve.modularity import modularities
+from snmf_dist.stored import gather_rows, take_rows
 
 SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 CANDIDATES = 16  # spectral clusterings, of which the one of the highest modularity is taken

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from snmf_dist.result.records import Status
-from snmf_dist.rows import Rows, central, multiply, sum_rows
-from snmf_dist.solve.kernels import kkt_squares, run_grams, run_inner
+from snmf_dist.rows import Rows, central, sum_rows, sweep
+from snmf_dist.solve.sweeps import gram_sums, quality_rows
 
 WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
 MOVED = 0.005  # share of the labels that may change in a window of a settled run
@@ -112,10 +112,11 @@ class Judge:
         return Status.MAX_ITER
 
 
-def admm_numbers(squares: np.ndarray, *, rho: np.ndarray) -> list[StepNumbers]:
-    """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from `kernels.step_norms`."""
+def admm_numbers(first: tuple[Any, ...], second: tuple[Any, ...], *, rho: np.ndarray) -> list[StepNumbers]:
+    """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from the sums of the two sweeps."""
     numbers = []
-    for run, penalty in zip(np.sqrt(squares).T, rho, strict=True):
+    norms = np.sqrt(np.concatenate([first[1], second[1]]))
+    for run, penalty in zip(norms.T, rho, strict=True):
         dX, X0, dY, Y0, dL, L0, LX, LY, L, Lam, Gam = run.tolist()
         change = _ratio(dX, X0) + _ratio(dY, Y0) + _ratio(dL, L0)
         primal, dual = math.hypot(LX, LY), math.sqrt(2) * float(penalty) * dL
@@ -140,26 +141,25 @@ def quality(A: Rows, L: Rows, *, norm_A: float, runs: int) -> Any:
     residual, ‖L − [L − ∇/s]₊‖ / ‖L‖ with ∇ = L(LᵀL) − AL and s = ‖LᵀL‖₂, which does not change
     with the scale of A.
     """
-    AL = multiply(A, L)
-    G = sum_rows(run_grams, L, runs=runs)
-    scale = central(largest_eigenvalues, G)
-    residual = sum_rows(kkt_squares, L, AL, G=G, scale=scale)
-    return central(_quality, sum_rows(run_inner, L, AL, runs=runs), G, residual, norm_A=norm_A)
+    sums = sum_rows(gram_sums, L, runs=runs)
+    scale = central(largest_eigenvalues, sums)
+    _, found = sweep(quality_rows, A, L, L, widths=[], sums=sums, scale=scale)
+    return central(_quality, found, sums, norm_A=norm_A)
 
 
-def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
+def largest_eigenvalues(sums: tuple[np.ndarray]) -> np.ndarray:
     """‖G‖₂ of each symmetric G, (R,); 1 if G is zero, to divide by."""
-    norms = np.linalg.norm(G, 2, axis=(1, 2))
+    norms = np.linalg.norm(sums[0], 2, axis=(1, 2))
     return np.where(norms > 0, norms, 1.0)
 
 
-def _quality(LAL: np.ndarray, G: np.ndarray, residual: np.ndarray, *, norm_A: float) -> list[Quality]:
-    found = []
-    for inner, one, rest in zip(LAL.tolist(), G, residual.tolist(), strict=True):
+def _quality(found: tuple[np.ndarray, np.ndarray], sums: tuple[np.ndarray], *, norm_A: float) -> list[Quality]:
+    results = []
+    for inner, rest, one in zip(*(x.tolist() for x in found), sums[0], strict=True):
         captured = 2 * inner - float(np.sum(one * one))
         kkt = _ratio(math.sqrt(rest), math.sqrt(np.trace(one)))
-        found.append(Quality(objective=norm_A - captured, captured=captured, kkt=kkt))
-    return found
+        results.append(Quality(objective=norm_A - captured, captured=captured, kkt=kkt))
+    return results
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -10,6 +10,7 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist import Listener, Status
+from snmf_dist.rows import in_blocks, in_memory
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.kernels import uniform_rows
 from snmf_dist.solve.loop import Problem, run
@@ -41,10 +42,15 @@ def test_admm_in_memory_is_the_papers_algorithm(graph):
     A = sparse.csr_matrix(dense(graph))
     solver = ADMM((RHO,))
     (outcome,) = run(
-        solver, Problem(A, 1.0, K), solver.init(start(graph)), stop="paper", tol=1e-300, max_iter=STEPS
+        solver,
+        Problem(in_memory(A), 1.0, K),
+        solver.init(in_memory(start(graph))),
+        stop="paper",
+        tol=1e-300,
+        max_iter=STEPS,
     )
     expected, _, change = oracle.admm(A.toarray(), start(graph), rho=RHO, max_iter=STEPS)
-    assert_same_state(outcome.state, expected)
+    assert_same_state(in_blocks(outcome.state), expected)
     assert outcome.history[-1].change == pytest.approx(change, rel=1e-8)
 
 
@@ -66,7 +72,7 @@ def test_a_run_stops_at_the_same_iteration_as_the_paper(graph, place):
 
 def test_equal_blocks_give_the_same_bits_on_any_number_of_workers(graph, two_processes):
     def trace():
-        solution = snmf_dist.fit(graph, K, max_iter=15)
+        solution = snmf_dist.fit(graph, K, max_iter=15, block_rows=25)
         numbers = [(r.change, r.primal, r.dual) for r in solution.history]
         return solution.membership.compute(), numbers, solution.captured
 
@@ -134,7 +140,7 @@ def test_a_listener_sees_the_state_as_row_blocked_dask_arrays(graph, place):
             self.seen.append((record.iteration, state._fields, chunks))
 
     watch = Watch()
-    solution = snmf_dist.fit(graph, K, **PAPER, max_iter=3, listeners=[watch])
+    solution = snmf_dist.fit(graph, K, **PAPER, max_iter=3, listeners=[watch], block_rows=25)
     blocks = ((25, 25, 25, 15), (K,))
     assert watch.seen == [(i, ("X", "Y", "L", "Lam", "Gam"), {blocks}) for i in (1, 2, 3)]
     assert {x.chunks for x in solution.state} == {blocks}

@@ -4,6 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 import snmf_dist
+from snmf_dist.rows import in_memory
 from snmf_dist.solve.basis import leading_basis
 from tests.helpers import data_file, planted_graph
 
@@ -36,8 +37,8 @@ GRAPHS = {
 @pytest.mark.parametrize("case", GRAPHS)
 def test_ritz_values_are_the_leading_eigenvalues(case):
     A, K = GRAPHS[case]
-    basis = leading_basis(A, K, seed=0, dtype=FLOAT)
-    U, kept = np.asarray(basis.U), len(basis.values)
+    basis = leading_basis(in_memory(A), K, seed=0, dtype=FLOAT)
+    U, kept = basis.U.array, len(basis.values)
     expected = np.linalg.eigvalsh(A.toarray())[::-1][:kept]
     assert_allclose(basis.values, expected, atol=1e-4 * expected[0])
     assert_allclose(U.T @ U, np.eye(kept), atol=1e-8)

@@ -1,0 +1,413 @@
+"""Rows in blocks, described as a Dask graph: on the workers of a cluster, or in one process out of core.
+
+A task makes one block, or several at once: those share its key and differ in `part`, so that none needs a task to
+be picked out. On a cluster the rows that a block needs of another are packed where they are, and only they
+travel. In one process blocks may be kept on disk: a task then reads what it needs and writes what it makes.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import dask
+import numpy as np
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from scipy import sparse
+
+from snmf_dist.cluster import current_client, give_back
+from snmf_dist.halo import Block, Need, local_block
+from snmf_dist.trees import FAN_IN, add_up
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Rows in blocks: a Dask collection.
+
+    Attributes
+    ----------
+    name : str
+        Block i is what task ``(name, i, 0)`` makes, or
+    part : int or None
+        this part of it.
+    bounds : ndarray of int, (P + 1,)
+        Where the blocks begin and end.
+    width, dtype
+        Columns, and their type.
+    graph : HighLevelGraph
+        The tasks.
+    sums : Delayed or None
+        What was added up while the rows were made.
+    spill : str or None
+        The folder that blocks are kept in, if not in memory.
+    """
+
+    name: str
+    part: int | None
+    bounds: np.ndarray
+    width: int
+    dtype: np.dtype
+    graph: HighLevelGraph
+    sums: Any = None
+    spill: str | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.bounds[-1]), self.width
+
+    def key(self, i: int) -> tuple[str, int, int]:
+        """The task that makes block i."""
+        return (self.name, i, 0)
+
+    def __dask_graph__(self) -> HighLevelGraph:
+        return self.graph
+
+    def __dask_keys__(self) -> list[Any]:
+        return [self.key(i) for i in range(len(self.bounds) - 1)]
+
+    def __dask_layers__(self) -> tuple[str]:
+        return (self.name,)
+
+    def __dask_tokenize__(self) -> Any:
+        return (self.name, self.part)
+
+    __dask_scheduler__ = staticmethod(dask.threaded.get)
+
+    def __dask_postcompute__(self) -> Any:
+        return list, ()
+
+    def __dask_postpersist__(self) -> Any:
+        return _persisted, (self,)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockedGraph(Blocks):
+    """A in blocks: each a `Block`, or a `Streamed` one that is read whenever it is used.
+
+    Attributes
+    ----------
+    coupled : mapping
+        Block i -> the blocks it needs rows of, and whether of each it needs all.
+    packed : mapping
+        (i, j) -> the task whose result is what i needs of j, for blocks on a cluster.
+    """
+
+    coupled: Any = None
+    packed: Any = None
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A block of A that is not held: it is read when a task opens it."""
+
+    read: Callable[[int, int], sparse.csr_matrix]
+    bounds: np.ndarray
+    i: int
+    needs: tuple[Need, ...]
+
+    def open(self) -> Block:
+        """Read it."""
+        A = self.read(int(self.bounds[self.i]), int(self.bounds[self.i + 1]))
+        return local_block(A, self.bounds, self.i, self.needs)
+
+
+@dataclass(eq=False)
+class OnDisk:
+    """A block of rows in a file, which goes when nobody holds it any more."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __del__(self) -> None:
+        if os.path.exists(self.path):
+            os.remove(self.path)
+
+    def open(self) -> np.ndarray:
+        """Read it."""
+        return np.fromfile(self.path, self.dtype).reshape(self.shape)
+
+    def take(self, rows: np.ndarray | None) -> np.ndarray:
+        """Read some rows."""
+        if rows is None or 0 in self.shape:
+            return self.open()
+        return np.memmap(self.path, self.dtype, "r", shape=self.shape)[rows]
+
+
+def opened(value: Any) -> Any:
+    """What a task works on: blocks on disk are read, others are as they are."""
+    return value.open() if isinstance(value, Streamed | OnDisk) else value
+
+
+def _kept(value: Any, folder: str | None) -> Any:
+    """What a task returns: arrays of rows go to disk if there is a folder."""
+    if folder is None:
+        return value
+    if isinstance(value, tuple):
+        return tuple(_kept(one, folder) for one in value)
+    if not isinstance(value, np.ndarray) or value.ndim != 2:
+        return value
+    path = os.path.join(folder, uuid.uuid4().hex)
+    np.ascontiguousarray(value).tofile(path)
+    return OnDisk(path, value.shape, value.dtype)
+
+
+def load_blocks(
+    read: Callable[[int, int], sparse.csr_matrix],
+    bounds: np.ndarray,
+    dtype: Any,
+    *,
+    held: bool = True,
+    spill: str | None = None,
+) -> BlockedGraph:
+    """A from a function of (start, stop), in blocks.
+
+    Parameters
+    ----------
+    held : bool, default True
+        Keep each block where it was read; else it is read again in every sweep.
+    spill : str, optional
+        Folder to keep all other rows in, for work in this process.
+    """
+    name, n = _name("rows of A"), int(bounds[-1])
+    make = partial(_read_block, read, bounds, held)
+    graph = _layer(name, {(name, i, 0): (make, i) for i in range(len(bounds) - 1)}, [])
+    A = hold(BlockedGraph(name, None, bounds, n, np.dtype(dtype), graph, spill=spill))
+    couplings = [_value(f"{name}-needs-{i}", (_coupling, A.key(i)), [A]) for i in range(len(bounds) - 1)]
+    coupled = dict(enumerate(dask.compute(*couplings)))
+    if current_client() is None:
+        return replace(A, coupled=coupled, packed={})
+    # On a cluster the lists of rows travel once, to where the rows are.
+    keys = {
+        (i, j): f"{name}-want-{i}-{j}" for i, needs in coupled.items() for j, all_rows in needs if not all_rows
+    }
+    wanted = [_value(key, (_wanted, A.key(i), j), [A]) for (i, j), key in keys.items()]
+    held_wants = dask.persist(*wanted, optimize_graph=False)
+    return replace(A, coupled=coupled, packed=dict(zip(keys, held_wants, strict=True)))
+
+
+def _read_block(read: Any, bounds: np.ndarray, held: bool, i: int) -> Block | Streamed:
+    block = local_block(read(int(bounds[i]), int(bounds[i + 1])), bounds, i)
+    return block if held else Streamed(read, bounds, i, block.needs)
+
+
+def _coupling(A: Block | Streamed) -> list[tuple[int, bool]]:
+    return [(need.block, need.rows is None) for need in A.needs]
+
+
+def _wanted(A: Block, j: int) -> np.ndarray | None:
+    return next(need.rows for need in A.needs if need.block == j)
+
+
+def rows_like(
+    A: BlockedGraph, read: Callable[..., Any], width: int, dtype: Any, scalars: dict[str, Any], spill: str | None
+) -> Blocks:
+    """Rows made by ``read(start, stop, **scalars)``, in the blocks of A."""
+    name, (call, lazy) = _name(read), _bind(read, scalars, 2 * (None,), spill)
+    tasks = {
+        (name, i, 0): (call, int(start), int(stop), *(value.key for value in lazy))
+        for i, (start, stop) in enumerate(pairwise(A.bounds))
+    }
+    return Blocks(name, None, A.bounds, width, np.dtype(dtype), _layer(name, tasks, lazy), spill=spill)
+
+
+def map_rows(
+    f: Callable[..., Any], blocks: Sequence[Blocks], width: int, dtype: Any, scalars: dict[str, Any]
+) -> Blocks:
+    """``f(*row blocks, **scalars)`` for each block."""
+    first, name = blocks[0], _name(f)
+    call, lazy = _bind(f, scalars, tuple(b.part for b in blocks), first.spill)
+    tasks = {
+        (name, i, 0): (call, *(b.key(i) for b in blocks), *(value.key for value in lazy))
+        for i in range(len(first.bounds) - 1)
+    }
+    graph = _layer(name, tasks, [*blocks, *lazy])
+    return Blocks(name, None, first.bounds, width, np.dtype(dtype), graph, spill=first.spill)
+
+
+def sum_rows(f: Callable[..., Any], blocks: Sequence[Blocks], scalars: dict[str, Any]) -> Delayed:
+    """Sum of ``f(*row blocks, **scalars)`` over the blocks."""
+    call, lazy = _bind(f, scalars, tuple(b.part for b in blocks), None)
+    leaves = [
+        (call, *(b.key(i) for b in blocks), *(value.key for value in lazy))
+        for i in range(len(blocks[0].bounds) - 1)
+    ]
+    return _tree_sum(_name(f), leaves, [*blocks, *lazy])
+
+
+def sweep(
+    f: Callable[..., Any],
+    A: BlockedGraph,
+    B: Blocks,
+    blocks: Sequence[Blocks],
+    widths: Sequence[int],
+    scalars: dict[str, Any],
+) -> tuple[list[Blocks], Delayed]:
+    """``f(A's block, own, halo, *row blocks, out=…, **scalars)`` for each block: what it wrote, and its sum."""
+    name, P = _name(f), len(A.bounds) - 1
+    lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
+    plain = {key: value for key, value in scalars.items() if key not in lazy}
+    parts = tuple(b.part for b in blocks)
+    call = _Sweep(f, plain, tuple(lazy), B.part, parts, tuple(widths), B.dtype, B.spill)
+    tasks: dict[Any, Any] = {}
+    for i in range(P):
+        packs = {j: (f"pack-{name}", i, j) for j, _ in A.coupled[i] if (i, j) in A.packed}
+        tasks.update({pack: (_Pack(B.part), B.key(j), A.packed[i, j].key) for j, pack in packs.items()})
+        halo = [packs.get(j, B.key(j)) for j, _ in A.coupled[i]]
+        ready = [j in packs for j, _ in A.coupled[i]]
+        rows = (b.key(i) for b in blocks)
+        tasks[name, i, 0] = (call, A.key(i), B.key(i), halo, ready, *rows, *(value.key for value in lazy.values()))
+    graph = _layer(name, tasks, [A, B, *blocks, *lazy.values(), *A.packed.values()])
+    made = Blocks(name, None, A.bounds, 0, B.dtype, graph, spill=B.spill)
+    last = len(widths)
+    total = _tree_sum(f"sum-{name}", [(_part, made.key(i), last) for i in range(P)], [made])
+    return [replace(made, part=k, width=width) for k, width in enumerate(widths)], total
+
+
+@dataclass(frozen=True)
+class _Pack:
+    """Packs the rows that one block needs of another, where they are."""
+
+    part: int | None
+
+    def __call__(self, rows: Any, wanted: np.ndarray) -> np.ndarray:
+        return np.asarray(_part(rows, self.part)[wanted])
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """The task of one block in a sweep."""
+
+    f: Callable[..., Any]
+    scalars: dict[str, Any]
+    lazy: tuple[str, ...]
+    part: int | None
+    parts: tuple[int | None, ...]
+    widths: tuple[int, ...]
+    dtype: np.dtype
+    spill: str | None
+
+    def __call__(self, A: Any, own: Any, halo: list[Any], ready: list[bool], *values: Any) -> tuple[Any, ...]:
+        A = opened(A)
+        own = opened(_part(own, self.part))
+        rows = [
+            given if packed else _take(_part(given, self.part), need)
+            for need, given, packed in zip(A.needs, halo, ready, strict=True)
+        ]
+        far = np.concatenate(rows) if rows else own[:0]
+        cut = len(self.parts)
+        blocks = [opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
+        late = dict(zip(self.lazy, values[cut:], strict=True))
+        out = [np.empty((len(own), width), self.dtype) for width in self.widths]
+        total = self.f(A, own, far, *blocks, out=out, **self.scalars, **late)
+        kept = _kept(tuple(out), self.spill)
+        del A, own, rows, far, blocks, out
+        if self.spill:
+            give_back()
+        return (*kept, total)
+
+
+def _take(rows: Any, need: Need) -> np.ndarray:
+    return rows.take(need.rows) if isinstance(rows, OnDisk) else need.take(rows)
+
+
+def _part(made: Any, part: int | None) -> Any:
+    """One of the things that a task made."""
+    return made if part is None else made[part]
+
+
+def hold(rows: Any) -> Any:
+    """Compute `rows` now and keep them where they were made."""
+    return dask.persist(rows, optimize_graph=False)[0]
+
+
+def begin(state: tuple[Any, ...], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Start the work described; the state and the values, under way."""
+    beside = [rows.sums for rows in state if isinstance(rows, Blocks)]
+    lazy = [x for x in (*state, *values, *beside) if dask.is_dask_collection(x)]
+    started = dict(zip(map(_identity, lazy), dask.persist(*lazy, optimize_graph=False), strict=True))
+    rows = [started.get(_identity(x), x) for x in state]
+    rows = [replace(x, sums=started.get(_identity(x.sums), x.sums)) if isinstance(x, Blocks) else x for x in rows]
+    return rows, [started.get(_identity(x), x) for x in values]
+
+
+def finish(values: Sequence[Any]) -> list[Any]:
+    """Wait for values that are under way."""
+    # Without a cluster they are here already: no pool is needed to pick them up.
+    return list(dask.compute(*values, scheduler="sync" if current_client() is None else None))
+
+
+def _identity(x: Any) -> Any:
+    return (x.name, x.part) if isinstance(x, Blocks) else x.key if isinstance(x, Delayed) else None
+
+
+def central(f: Callable[..., Any], values: Sequence[Any], scalars: dict[str, Any]) -> Delayed:
+    """``f(*values, **scalars)``, once for all rows."""
+    name = _name(f)
+    call, lazy = _bind(f, scalars, tuple(None for _ in values), None)
+    arguments = [v.key if isinstance(v, Delayed) else v for v in (*values, *lazy)]
+    return _value(name, (call, *arguments), [v for v in (*values, *lazy) if isinstance(v, Delayed)])
+
+
+def _tree_sum(name: str, leaves: list[Any], needs: Sequence[Any]) -> Delayed:
+    """The sum of what the leaf tasks return, in the tree of `trees`."""
+    level = [f"{name}-{i}" for i in range(len(leaves))]
+    tasks: dict[Any, Any] = dict(zip(level, leaves, strict=True))
+    while len(level) > 1:
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [f"{group[0]}+{len(group)}" for group in groups]
+        tasks.update({key: (add_up, group) for key, group in zip(level, groups, strict=True)})
+    return Delayed(level[0], HighLevelGraph.from_collections(level[0], tasks, dependencies=needs))
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function with its plain keywords; lazy ones arrive behind the positional arguments."""
+
+    f: Callable[..., Any]
+    scalars: dict[str, Any]
+    lazy: tuple[str, ...]
+    parts: tuple[int | None, ...]
+    spill: str | None
+
+    def __call__(self, *values: Any) -> Any:
+        cut = len(self.parts)
+        late = dict(zip(self.lazy, values[cut:], strict=True))
+        blocks = [opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
+        made = _kept(self.f(*blocks, **self.scalars, **late), self.spill)
+        del blocks
+        if self.spill:
+            give_back()
+        return made
+
+
+def _bind(
+    f: Callable[..., Any], scalars: dict[str, Any], parts: tuple[int | None, ...], spill: str | None
+) -> tuple[_Call, list[Any]]:
+    lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
+    plain = {key: value for key, value in scalars.items() if key not in lazy}
+    return _Call(f, plain, tuple(lazy), parts, spill), list(lazy.values())
+
+
+def _persisted(results: Any, rows: Any, rename: Any = None) -> Any:
+    return replace(rows, graph=HighLevelGraph.from_collections(rows.name, dict(results), dependencies=()))
+
+
+def _layer(name: str, tasks: dict[Any, Any], needs: Sequence[Any]) -> HighLevelGraph:
+    return HighLevelGraph.from_collections(name, tasks, dependencies=needs)
+
+
+def _value(key: str, task: Any, needs: Sequence[Any]) -> Delayed:
+    return Delayed(key, _layer(key, {key: task}, needs))
+
+
+def _name(f: Any) -> str:
+    while isinstance(f, partial):
+        f = f.func
+    text = f if isinstance(f, str) else getattr(f, "__name__", type(f).__name__)
+    return f"{text}-{uuid.uuid4().hex}"

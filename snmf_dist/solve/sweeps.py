@@ -1,0 +1,132 @@
+"""What is done to the rows of a block in one pass over A: the functions that `rows.sweep` is given.
+
+Each is called with rows of A, the matrix they are multiplied with as `own` above `halo`, rows aligned with A's,
+and arrays to write to. The work is in `compiled`, which is loaded at first use: importing numba takes a second.
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from snmf_dist.halo import Block
+
+
+def _compiled() -> Any:
+    return importlib.import_module("snmf_dist.solve.compiled")
+
+
+def product_rows(A: Block, own: np.ndarray, halo: np.ndarray, *, out: list[np.ndarray]) -> int:
+    """A · B."""
+    _compiled().product(A.indptr, A.indices, A.data, own, halo, out[0])
+    return 0
+
+
+def chebyshev_rows(
+    A: Block,
+    own: np.ndarray,
+    halo: np.ndarray,
+    V: np.ndarray,
+    W: np.ndarray,
+    *,
+    centre: float,
+    scale: float,
+    back: float,
+    out: list[np.ndarray],
+) -> int:
+    """scale · (AV − centre · V) − back · W: the three-term recurrence of a Chebyshev polynomial of A."""
+    numbers = (V.dtype.type(number) for number in (centre, scale, back))
+    _compiled().chebyshev(A.indptr, A.indices, A.data, own, halo, V, W, *numbers, out[0])
+    return 0
+
+
+def first_half(
+    A: Block,
+    own: np.ndarray,
+    halo: np.ndarray,
+    L: np.ndarray,
+    Lam: np.ndarray,
+    X0: np.ndarray,
+    *,
+    inverse: np.ndarray,
+    rho: np.ndarray,
+    out: list[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """X = (AY + ρL + Λ)(YᵀY + ρI)⁻¹ with its Gram matrices, (R, K, K), and squares as in `compiled`, (2, R)."""
+    lost, small = _finite(inverse, rho, L.dtype)
+    gram, squares = np.zeros(inverse.shape), np.zeros((2, len(rho)))
+    _compiled().solve_first(A.indptr, A.indices, A.data, own, halo, L, Lam, X0, *small, *out, gram, squares)
+    gram[lost], squares[:, lost] = np.nan, np.nan
+    return gram, squares
+
+
+def second_half(
+    A: Block,
+    own: np.ndarray,
+    halo: np.ndarray,
+    X: np.ndarray,
+    L: np.ndarray,
+    Lam: np.ndarray,
+    Gam: np.ndarray,
+    Y0: np.ndarray,
+    *,
+    inverse: np.ndarray,
+    rho: np.ndarray,
+    out: list[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Y = (AX + ρL + Γ)(XᵀX + ρI)⁻¹, the new L, Λ, Γ, with YᵀY, (R, K, K), and squares, (9, R).
+
+    A run whose numbers overflowed keeps the L it has.
+    """
+    lost, small = _finite(inverse, rho, L.dtype)
+    gram, squares = np.zeros(inverse.shape), np.zeros((9, len(rho)))
+    columns = np.repeat(lost, inverse.shape[-1])
+    last = L[:, columns]
+    given = (X, L, Lam, Gam, Y0)
+    _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *small, *out, gram, squares)
+    out[1][:, columns] = last
+    gram[lost], squares[:, lost] = np.nan, np.nan
+    return gram, squares
+
+
+def _finite(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Which runs are lost, their inverse not being finite; the inverse, 0 for the lost, and ρ as the rows are."""
+    lost = ~np.isfinite(inverse).all(axis=(1, 2))
+    return lost, (np.where(lost[:, None, None], 0, inverse).astype(dtype), rho.astype(dtype))
+
+
+def quality_rows(
+    A: Block,
+    own: np.ndarray,
+    halo: np.ndarray,
+    L: np.ndarray,
+    *,
+    sums: tuple[np.ndarray],
+    scale: np.ndarray,
+    out: list[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """tr(LᵀAL), and ‖L − [L − ∇/s]₊‖² with ∇ = L(LᵀL) − AL, of each run, (R,): the second is 0 at KKT points."""
+    inner, residual = np.zeros(len(scale)), np.zeros(len(scale))
+    small = (sums[0].astype(L.dtype), scale.astype(L.dtype))
+    _compiled().quality(A.indptr, A.indices, A.data, own, halo, L, *small, inner, residual)
+    return inner, residual
+
+
+def gram_sums(X: np.ndarray, *, runs: int) -> tuple[np.ndarray]:
+    """XᵀX of each run, to the last bit as the two halves add it up."""
+    K = X.shape[1] // runs
+    gram = np.zeros((runs, K, K))
+    _compiled().grams(X, gram)
+    return (gram,)
+
+
+def weight_inside(
+    A: Block, own: np.ndarray, halo: np.ndarray, rows: np.ndarray, *, out: list[np.ndarray]
+) -> np.ndarray:
+    """The weight of the edges that stay within a cluster, for each partition, (R,).
+
+    `rows` are those of the block among (factor r, degree, label, label, …) of all.
+    """
+    total = np.zeros(rows.shape[1] - 2)
+    _compiled().weight_inside(A.indptr, A.indices, A.data, own, halo, rows, total)
+    return total
