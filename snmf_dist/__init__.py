@@ -6,7 +6,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from snmf_dist.api import fit
+from snmf_dist.api import fit, plan_fit
 from snmf_dist.errors import SnmfError
 from snmf_dist.graph.build import build_graph
 from snmf_dist.graph.importing import import_graph
@@ -34,6 +34,7 @@ __all__ = [
     "import_graph",
     "open_graph",
     "open_solution",
+    "plan_fit",
     "score",
 ]
 

@@ -1,30 +1,25 @@
 """The verbs: check, wire the stages, return."""
 
 import os
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from snmf_dist import cluster, storage
-from snmf_dist.errors import InputError, NotConverged, ResultNotSaved, ResultWarning
+from snmf_dist.errors import InputError, ResultNotSaved, ResultWarning
+from snmf_dist.fitting import solve_graph, warn_of
 from snmf_dist.graph.build import build_graph
-from snmf_dist.graph.importing import row_bounds
 from snmf_dist.graph.points import is_points
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
+from snmf_dist.memory import Plan, plan
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.rows import Rows, in_blocks, load_blocks, load_whole, map_rows, rows_as
 from snmf_dist.settings import choice, positive_number, whole_number
-from snmf_dist.solve.kernels import row_labels
-from snmf_dist.solve.runs import INITS, PENALTIES, STOPS, Earlier, Found, Graph, solve
-from snmf_dist.stored import gather_rows, take_rows
+from snmf_dist.solve.runs import INITS, PENALTIES, STOPS
 
 
 def fit(
@@ -42,6 +37,7 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     save_state: bool = False,
     block_rows: int | None = None,
+    memory_limit: int | str | None = None,
     evaluate_every: int = 10,
     graph_settings: Mapping[str, Any] | None = None,
     listeners: Sequence[Listener] | None = None,
@@ -92,7 +88,10 @@ def fit(
     save_state : bool, default False
         Save the solver's state too, to go on from later; the result is then up to six times as large.
     block_rows : int, optional
-        Rows a block of the state, if not the blocks of the store.
+        Rows a block: work is cut, and sums are added up, in these pieces. Chosen by the plan otherwise.
+    memory_limit : int or str, optional
+        Bytes a process may use, as ``"4GiB"``; by default a worker's limit, or half of this machine's memory. If
+        A and the state do not fit they are streamed from disk (`plan_fit` tells); if nothing fits, nothing runs.
     evaluate_every : int, default 10
         How often to take objective, KKT distance and labels; each costs half an iteration or a little more.
     graph_settings : mapping, optional
@@ -119,7 +118,6 @@ def fit(
     >>> solution.status.converged, sorted(solution.sizes.tolist())
     (True, [3, 4])
     """
-    begin = time.perf_counter()
     k = whole_number("k", k, 1)
     result_path = None if out is None else storage.normal_path(out)
     if save_state and result_path is None:
@@ -145,7 +143,15 @@ def fit(
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, graph.path, graph.options)
-    place = "threads" if client is None else "cluster"
+    chosen = plan_fit(
+        graph,
+        k,
+        solver=solver,
+        init=settings["init"],
+        n_init=n_init,
+        memory_limit=memory_limit,
+        block_rows=block_rows,
+    )
     listeners = [LogLines()] if listeners is None else listeners
     listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
 
@@ -154,20 +160,88 @@ def fit(
         listener.on_start(dict(settings))
     try:
         with cluster.one_blas_thread(), cluster.explain_losses():
-            found = _solve(graph, settings, warm, listeners, place=place)
-            solution = _solution(graph, found, settings, begin=begin, place=place)
+            solution = solve_graph(graph, settings, warm, listeners, plan=chosen)
             status = solution.status
             if result_path is not None:
                 saving = {"save_state": save_state, "overwrite": overwrite, "storage_options": storage_options}
-                solution = _save(solution, result_path, place, saving)
+                solution = _save(solution, result_path, saving)
     finally:
         for listener in listeners:
             listener.on_end(status)
-    _warn(solution, graph.block["made"])
+    warn_of(solution, graph.block["made"])
     return solution
 
 
-def _save(solution: Solution, path: str, place: str, saving: dict[str, Any]) -> Solution:
+def plan_fit(
+    graph: str | os.PathLike[str] | GraphStore,
+    k: int,
+    *,
+    solver: str = "admm",
+    init: str = "kmeans",
+    n_init: int = 1,
+    memory_limit: int | str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    block_rows: int | None = None,
+    storage_options: storage.Options = None,
+) -> Plan:
+    """Say how `fit` would run on a graph store and what memory it would need; nothing is read but its manifest.
+
+    Parameters
+    ----------
+    graph : str, path-like or GraphStore
+        The graph store.
+    memory_limit : int or str, optional
+        Bytes a process may use, as ``"4GiB"``; by default a worker's limit, or half of this machine's memory.
+    workers, threads : int, optional
+        Processes of a cluster, and threads of each; by default those of the current client, or this process.
+    k, solver, init, n_init, block_rows
+        As in `fit`.
+
+    Returns
+    -------
+    Plan
+        ``plan.way`` is the way chosen; ``plan.lines()`` show all.
+
+    Raises
+    ------
+    DoesNotFit
+        There is no way to keep within the limit.
+
+    Examples
+    --------
+    >>> import scipy.sparse, snmf_dist, tempfile
+    >>> path = tempfile.mkdtemp() + "/cliques.zarr"
+    >>> _ = snmf_dist.import_graph(scipy.sparse.block_diag([np.ones((4, 4)), np.ones((3, 3))]), path)
+    >>> snmf_dist.plan_fit(path, 2).way.name
+    'in memory'
+    """
+    store = graph if isinstance(graph, GraphStore) else open_graph(graph, storage_options=storage_options)
+    k = whole_number("k", k, 1, store.n, why=f", the rows of {store.path}")
+    given = {"workers": workers, "threads": threads, "block_rows": block_rows, "n_init": n_init}
+    for name, value in given.items():
+        if value is not None:
+            whole_number(name, value, 1)
+    if workers is None:
+        workers = 0 if cluster.current_client() is None else cluster.n_workers()
+    return plan(
+        store.n,
+        store.nnz,
+        k,
+        dtype=store.dtype,
+        solver=choice("solver", solver, tuple(PENALTIES)),
+        init=init if init in INITS else "random",
+        n_init=n_init,
+        memory=cluster.memory_limit(memory_limit),
+        workers=workers,
+        threads=threads or (cluster.worker_threads() if workers else cluster.cores() + 1),
+        halo=store.coupling()["halo"],
+        block_rows=block_rows,
+        stored_rows=int(np.diff(store.bounds).max()),
+    )
+
+
+def _save(solution: Solution, path: str, saving: dict[str, Any]) -> Solution:
     """Save, and keep the solution if that fails; what is on a cluster is read from disk from then on."""
     try:
         solution.save(path, **saving)
@@ -177,7 +251,7 @@ def _save(solution: Solution, path: str, place: str, saving: dict[str, Any]) -> 
             "can be saved elsewhere",
             solution,
         ) from error
-    if place == "threads":
+    if solution.provenance["way"] == "in memory":
         return solution
     saved = open_solution(path, storage_options=saving["storage_options"])
     return replace(solution, membership=saved.membership, state=saved.state)
@@ -271,122 +345,3 @@ def _given_start(
         if not init.any():
             raise InputError("init is all zeros, which no solver leaves; give it some memberships")
     return init
-
-
-def _solve(
-    store: GraphStore,
-    settings: dict[str, Any],
-    warm: Solution | np.ndarray | None,
-    listeners: Sequence[Listener],
-    *,
-    place: str,
-) -> Found:
-    """Read A once, and solve."""
-    rows = settings["block_rows"]
-    bounds = None if rows is None else row_bounds(store.n, store.nnz, rows)
-    if place == "threads":
-        A = load_whole(store.read_rows, store.n, store.nnz, store.dtype, parts=store.bounds, bounds=bounds)
-    else:
-        A = load_blocks(store.read_rows, store.bounds if bounds is None else bounds, store.dtype)
-    top = 1.0 if store.normalize == "ncut" else None
-    graph = Graph(A, store.dtype, store.read_weights, top, isolated=store.block["zero_degree"] > 0)
-    earlier = _earlier(A, store, warm, settings)
-    L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
-    return solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
-
-
-def _in_graph_order(A: Rows, store: GraphStore, start: Solution | np.ndarray) -> Rows:
-    """The start given, in the order and the blocks of the graph store."""
-    L = start.membership if isinstance(start, Solution) else start
-    if store.reordered:
-        L = take_rows(L, store.order)
-    return rows_as(A, L, dtype=store.dtype)
-
-
-def _earlier(A: Rows, store: GraphStore, warm: Any, settings: dict[str, Any]) -> Earlier | None:
-    """The run to go on from, if its state is at hand and is one of this solver on this graph."""
-    if not isinstance(warm, Solution) or warm.state is None:
-        return None
-    if warm.provenance["fingerprint"] != store.fingerprint or warm.settings["solver"] != settings["solver"]:
-        return None
-    state = tuple(rows_as(A, rows, dtype=rows.dtype) for rows in warm.state)
-    rho = warm.provenance["rho"] if warm.settings["rho"] == settings["rho"] else None
-    return Earlier(state, rho, warm.n_iter, warm.n_products)
-
-
-def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], *, begin: float, place: str) -> Solution:
-    """Bring labels and membership into the input's own order."""
-    best = found.best
-    L = best.state.L
-    labels = gather_rows(map_rows(row_labels, L, width=1, dtype=np.int32)).ravel()
-    spectral = None if found.labels is None else gather_rows(found.labels).ravel()
-    if graph.reordered:
-        back = np.argsort(graph.order)
-        labels, L = labels[back], take_rows(L, back)
-        spectral = None if spectral is None else spectral[back]
-    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr", "scikit-learn")
-    return Solution(
-        labels=labels,
-        membership=in_blocks((L,))[0],
-        status=best.ended,
-        history=best.history,
-        settings=settings,
-        spectral_labels=spectral,
-        provenance={
-            "graph": graph.path,
-            "fingerprint": graph.fingerprint,
-            "place": place,
-            "seconds": round(time.perf_counter() - begin, 3),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {name: version(name) for name in packages},
-            "eigenvalues": found.eigenvalues,
-            "next_eigenvalue": found.next_eigenvalue,
-            "products": found.products,
-            "rho": best.rho,
-            "runs": [
-                {
-                    "status": one.ended.name,
-                    "iterations": one.history[-1].iteration,
-                    "products": one.products - found.before,
-                    "captured": one.captured,
-                }
-                for one in found.outcomes
-            ],
-        },
-        state=in_blocks(best.state),
-    )
-
-
-def _warn(solution: Solution, made: Mapping[str, Any]) -> None:
-    if not solution.status.converged:
-        text = f"{solution.status.name} after {solution.n_iter} iterations: {solution.status.value}"
-        warnings.warn(text, NotConverged, stacklevel=3)
-    components = made.get("components", 0)
-    if components > solution.k:
-        text = (
-            f"the graph falls into {components} components but k is {solution.k}: some share a cluster or "
-            "get none; raise k, or build the graph with connect=True"
-        )
-        warnings.warn(text, ResultWarning, stacklevel=3)
-    gaps, values = solution.eigengap, solution.provenance["eigenvalues"]
-    if (
-        components == 0
-        and len(gaps) == solution.k
-        and values[-1] > 0.9 * values[0]
-        and gaps[-1] < 1e-4 * values[0]
-    ):
-        text = (
-            f"eigenvalues {solution.k} and {solution.k + 1} of A are equal: more parts than k hang together "
-            "equally well, and which of them get a cluster is arbitrary; raise k"
-        )
-        warnings.warn(text, ResultWarning, stacklevel=3)
-    empty = int(np.count_nonzero(solution.sizes == 0))
-    if empty:
-        text = f"{empty} of {solution.k} clusters are empty; try a smaller k or another seed"
-        warnings.warn(text, ResultWarning, stacklevel=3)
-    if solution.n_unassigned:
-        text = (
-            f"{solution.n_unassigned} of {len(solution.labels)} rows belong to no cluster (label "
-            "-1): they have no edges, or their part of the graph got no cluster; raise k"
-        )
-        warnings.warn(text, ResultWarning, stacklevel=3)

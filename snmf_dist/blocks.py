@@ -5,7 +5,6 @@ be picked out. On a cluster the rows that a block needs of another are packed wh
 travel. In one process blocks may be kept on disk: a task then reads what it needs and writes what it makes.
 """
 
-import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,8 @@ from dask.highlevelgraph import HighLevelGraph
 from scipy import sparse
 
 from snmf_dist.cluster import current_client, give_back
-from snmf_dist.halo import Block, Need, local_block
+from snmf_dist.halo import Block, local_block
+from snmf_dist.ondisk import Scratch, Streamed, kept, opened
 from snmf_dist.trees import FAN_IN, add_up
 
 
@@ -42,8 +42,8 @@ class Blocks:
         The tasks.
     sums : Delayed or None
         What was added up while the rows were made.
-    spill : str or None
-        The folder that blocks are kept in, if not in memory.
+    spill : Scratch or None
+        Where blocks are kept, if not in memory.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Blocks:
     dtype: np.dtype
     graph: HighLevelGraph
     sums: Any = None
-    spill: str | None = None
+    spill: Scratch | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,69 +101,13 @@ class BlockedGraph(Blocks):
     packed: Any = None
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """A block of A that is not held: it is read when a task opens it."""
-
-    read: Callable[[int, int], sparse.csr_matrix]
-    bounds: np.ndarray
-    i: int
-    needs: tuple[Need, ...]
-
-    def open(self) -> Block:
-        """Read it."""
-        A = self.read(int(self.bounds[self.i]), int(self.bounds[self.i + 1]))
-        return local_block(A, self.bounds, self.i, self.needs)
-
-
-@dataclass(eq=False)
-class OnDisk:
-    """A block of rows in a file, which goes when nobody holds it any more."""
-
-    path: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    def __del__(self) -> None:
-        if os.path.exists(self.path):
-            os.remove(self.path)
-
-    def open(self) -> np.ndarray:
-        """Read it."""
-        return np.fromfile(self.path, self.dtype).reshape(self.shape)
-
-    def take(self, rows: np.ndarray | None) -> np.ndarray:
-        """Read some rows."""
-        if rows is None or 0 in self.shape:
-            return self.open()
-        return np.memmap(self.path, self.dtype, "r", shape=self.shape)[rows]
-
-
-def opened(value: Any) -> Any:
-    """What a task works on: blocks on disk are read, others are as they are."""
-    return value.open() if isinstance(value, Streamed | OnDisk) else value
-
-
-def _kept(value: Any, folder: str | None) -> Any:
-    """What a task returns: arrays of rows go to disk if there is a folder."""
-    if folder is None:
-        return value
-    if isinstance(value, tuple):
-        return tuple(_kept(one, folder) for one in value)
-    if not isinstance(value, np.ndarray) or value.ndim != 2:
-        return value
-    path = os.path.join(folder, uuid.uuid4().hex)
-    np.ascontiguousarray(value).tofile(path)
-    return OnDisk(path, value.shape, value.dtype)
-
-
 def load_blocks(
     read: Callable[[int, int], sparse.csr_matrix],
     bounds: np.ndarray,
     dtype: Any,
     *,
     held: bool = True,
-    spill: str | None = None,
+    spill: Scratch | None = None,
 ) -> BlockedGraph:
     """A from a function of (start, stop), in blocks.
 
@@ -171,8 +115,8 @@ def load_blocks(
     ----------
     held : bool, default True
         Keep each block where it was read; else it is read again in every sweep.
-    spill : str, optional
-        Folder to keep all other rows in, for work in this process.
+    spill : Scratch, optional
+        Where to keep all other rows, for work in this process.
     """
     name, n = _name("rows of A"), int(bounds[-1])
     make = partial(_read_block, read, bounds, held)
@@ -205,7 +149,12 @@ def _wanted(A: Block, j: int) -> np.ndarray | None:
 
 
 def rows_like(
-    A: BlockedGraph, read: Callable[..., Any], width: int, dtype: Any, scalars: dict[str, Any], spill: str | None
+    A: BlockedGraph,
+    read: Callable[..., Any],
+    width: int,
+    dtype: Any,
+    scalars: dict[str, Any],
+    spill: Scratch | None,
 ) -> Blocks:
     """Rows made by ``read(start, stop, **scalars)``, in the blocks of A."""
     name, (call, lazy) = _name(read), _bind(read, scalars, 2 * (None,), spill)
@@ -290,30 +239,31 @@ class _Sweep:
     parts: tuple[int | None, ...]
     widths: tuple[int, ...]
     dtype: np.dtype
-    spill: str | None
+    spill: Scratch | None
 
     def __call__(self, A: Any, own: Any, halo: list[Any], ready: list[bool], *values: Any) -> tuple[Any, ...]:
         A = opened(A)
         own = opened(_part(own, self.part))
         rows = [
-            given if packed else _take(_part(given, self.part), need)
+            given if packed else need.take(opened(_part(given, self.part)))
             for need, given, packed in zip(A.needs, halo, ready, strict=True)
         ]
         far = np.concatenate(rows) if rows else own[:0]
         cut = len(self.parts)
         blocks = [opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
         late = dict(zip(self.lazy, values[cut:], strict=True))
-        out = [np.empty((len(own), width), self.dtype) for width in self.widths]
+        shapes = [(len(own), width) for width in self.widths]
+        if self.spill is None:
+            made: list[Any] = [np.empty(shape, self.dtype) for shape in shapes]
+            out = made
+        else:
+            made = [self.spill.block(shape, self.dtype) for shape in shapes]
+            out = [block.open("r+") for block in made]
         total = self.f(A, own, far, *blocks, out=out, **self.scalars, **late)
-        kept = _kept(tuple(out), self.spill)
         del A, own, rows, far, blocks, out
         if self.spill:
             give_back()
-        return (*kept, total)
-
-
-def _take(rows: Any, need: Need) -> np.ndarray:
-    return rows.take(need.rows) if isinstance(rows, OnDisk) else need.take(rows)
+        return (*made, total)
 
 
 def _part(made: Any, part: int | None) -> Any:
@@ -373,13 +323,13 @@ class _Call:
     scalars: dict[str, Any]
     lazy: tuple[str, ...]
     parts: tuple[int | None, ...]
-    spill: str | None
+    spill: Scratch | None
 
     def __call__(self, *values: Any) -> Any:
         cut = len(self.parts)
         late = dict(zip(self.lazy, values[cut:], strict=True))
         blocks = [opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
-        made = _kept(self.f(*blocks, **self.scalars, **late), self.spill)
+        made = kept(self.f(*blocks, **self.scalars, **late), self.spill)
         del blocks
         if self.spill:
             give_back()
@@ -387,7 +337,7 @@ class _Call:
 
 
 def _bind(
-    f: Callable[..., Any], scalars: dict[str, Any], parts: tuple[int | None, ...], spill: str | None
+    f: Callable[..., Any], scalars: dict[str, Any], parts: tuple[int | None, ...], spill: Scratch | None
 ) -> tuple[_Call, list[Any]]:
     lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
     plain = {key: value for key, value in scalars.items() if key not in lazy}

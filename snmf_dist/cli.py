@@ -21,6 +21,7 @@ from snmf_dist.graph.points import is_points
 from snmf_dist.listeners import JsonLines
 from snmf_dist.progress import iterations, stages
 from snmf_dist.result.scores import read_labels
+from snmf_dist.solve.runs import INITS
 
 NOT_CONVERGED, BAD_INPUT, FAILED = 1, 2, 3
 
@@ -61,6 +62,7 @@ def main() -> None:
     Your own graph:  snmf-dist import edges.csv graph.zarr --symmetrize max
     Then:            snmf-dist fit graph.zarr -k 20 --out result.zarr
                      snmf-dist info result.zarr
+    Will it fit?     snmf-dist plan graph.zarr -k 20 --memory 4GiB
 
     Exit codes: 0 done; 1 not converged (the result is still written); 2 usage or bad input; 3 the work
     failed (disk full, workers lost).
@@ -217,7 +219,13 @@ def graph_(
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is random.")
 @click.option("--save-state", is_flag=True, help="Keep what is needed to go on exactly; a larger result.")
-@click.option("--block-rows", type=int, help="Rows a block.  [default: the blocks of GRAPH]")
+@click.option("--block-rows", type=int, help="Rows a block.  [default: as the plan says]")
+@click.option(
+    "--memory-limit",
+    metavar="BYTES",
+    help="What a process may use, as 4GiB; what does not fit is streamed from disk.  [default: half of the "
+    "memory, or the workers' own limit]",
+)
 @click.option(
     "--evaluate-every",
     type=int,
@@ -241,6 +249,7 @@ def fit(
     \b
     Examples: snmf-dist fit graph.zarr -k 20 --out result.zarr
               snmf-dist fit graph.zarr -k 20 --out result.zarr --scheduler tcp://127.0.0.1:8786
+              snmf-dist fit graph.zarr -k 20 --out result.zarr --memory-limit 1GiB
               snmf-dist fit graph.zarr -k 20 --out paper.zarr --init random --rho 0.1 --stop paper
     """
     console = _console()
@@ -262,6 +271,33 @@ def fit(
     console.print(f"result: {out}")
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+@main.command("plan")
+@click.argument("graph")
+@click.option("-k", "--clusters", "k", type=int, required=True, help="Number of clusters.")
+@click.option("--workers", type=int, help="Worker processes of a cluster.  [default: none, this process]")
+@click.option("--threads", type=int, help="Threads of a process.  [default: the cores of this machine]")
+@click.option(
+    "--memory",
+    "memory_limit",
+    metavar="BYTES",
+    help="What a process may use, as 4GiB.  [default: half of the memory]",
+)
+@click.option("--solver", type=click.Choice(["admm", "apg", "hals"]), default="admm", show_default=True)
+@click.option("--init", type=click.Choice(INITS), default="kmeans", show_default=True)
+@click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side.")
+@click.option("--block-rows", type=int, help="Rows a block.  [default: as fit]")
+def plan_(graph: str, k: int, **options: Any) -> None:
+    """Say how GRAPH would be clustered into K clusters, and what memory that takes; nothing runs.
+
+    Exit code 2 if there is no way to keep within the memory.
+
+    \b
+    Example: snmf-dist plan graph.zarr -k 20 --workers 8 --threads 4 --memory 16GiB
+    """
+    for line in snmf_dist.plan_fit(graph, k, **options).lines():
+        click.echo(line)
 
 
 @main.command()

@@ -17,7 +17,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from snmf_dist import storage
-from snmf_dist.errors import ClusterError, WorkLost
+from snmf_dist.errors import ClusterError, InputError, WorkLost
 
 TIMEOUT = 15.0
 CHECKED = ("scipy", "zarr", "snmf-dist")  # besides what Dask itself tells of a worker
@@ -93,6 +93,12 @@ def check_workers(client: Any, path: str, options: storage.Options = None) -> No
             raise ClusterError(
                 f"worker {address} does not see {path}; put it on storage that all workers share, or give a URL"
             )
+
+
+def on_each_worker(f: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Call `f` once on each worker of the current client, all at a time; results by address."""
+    client = current_client()
+    return {} if client is None else dict(client.run(f, *arguments))
 
 
 @contextmanager
@@ -220,6 +226,16 @@ def n_workers() -> int:
     """Workers of the current client; 1 without one."""
     client = current_client()
     return 1 if client is None else max(1, len(client.nthreads()))
+
+
+def memory_limit(limit: int | str | None) -> float:
+    """Bytes that a process may use: as given, or those of the smallest worker, or half of the machine's."""
+    if limit is not None:
+        try:
+            return float(parse_bytes(limit))
+        except (ValueError, TypeError, AttributeError):
+            raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
+    return worker_memory() or 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def worker_memory() -> float | None:

@@ -44,6 +44,10 @@ class WorkLost(SnmfError, RuntimeError):
     """Work under way was lost and could not be repeated."""
 
 
+class DoesNotFit(SnmfError, MemoryError):
+    """The work needs more memory than it may use."""
+
+
 class ResultNotSaved(SnmfError, OSError):
     """The run is done but its result could not be written; `solution` still has it."""
 

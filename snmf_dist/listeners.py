@@ -1,6 +1,6 @@
 """Listeners: the loop tells them of each iteration; one logs, one prints, one writes JSON lines.
 
-A listener has three methods, all optional to override. Solvers and kernels neither print nor log.
+A listener has four methods, all optional to override. Solvers and kernels neither print nor log.
 """
 
 import contextlib
@@ -35,6 +35,9 @@ class Listener:
     def on_start(self, settings: dict[str, Any]) -> None:
         """Hear the settings of the run, before the first iteration."""
 
+    def on_wait(self, why: str) -> None:
+        """Hear what takes a while before the first iteration."""
+
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …), as Dask arrays."""
 
@@ -46,6 +49,10 @@ class LogLines(Listener):
     """Logs evaluated iterations (the first, every tenth, the last) at level INFO."""
 
     sees_state = False
+
+    def on_wait(self, why: str) -> None:
+        """Log it."""
+        logger.info("%s", why)
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Log the line of an evaluated iteration."""
@@ -75,6 +82,10 @@ class TableLog(Listener):
     def on_start(self, settings: dict[str, Any]) -> None:
         """Print the head of the table."""
         self._print(HEADER)
+
+    def on_wait(self, why: str) -> None:
+        """Print it."""
+        self._print(why)
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Print the line of an evaluated iteration."""

@@ -57,6 +57,10 @@ class LiveTable(Listener):
         self.begun: int | None = None
         self.progress.start()
 
+    def on_wait(self, why: str) -> None:
+        """Print it above the bar."""
+        self.progress.console.print(why)
+
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Move the bar; add a line for an evaluated iteration."""
         if record.evaluated:

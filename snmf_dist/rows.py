@@ -23,6 +23,7 @@ and `begin` starts it. So a solver's text runs in memory, on a cluster and out o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +36,7 @@ from snmf_dist.cluster import current_client, give_back
 from snmf_dist.halo import SPARE, Block, whole_block
 from snmf_dist.solve.sweeps import product_rows
 from snmf_dist.stored import as_array, as_blocks, gather_rows
-from snmf_dist.whole import Whole, WholeGraph
+from snmf_dist.whole import StreamedGraph, Whole, WholeGraph
 
 __all__ = ["load_blocks"]  # and all below
 
@@ -47,40 +48,45 @@ SLICE = 16_384  # rows of a slice in memory: 20 columns of them stay in a core's
 
 def load_whole(
     read: Callable[[int, int], sparse.csr_matrix],
-    n: int,
     nnz: int,
     dtype: Any,
     *,
     parts: np.ndarray,
     bounds: np.ndarray | None = None,
-) -> WholeGraph:
-    """A in memory, read part by part, each by a thread.
+    held: bool = True,
+) -> WholeGraph | StreamedGraph:
+    """A for rows in memory, read part by part, each by a thread.
 
     Parameters
     ----------
     parts : ndarray of int
         Where the parts begin and end that are read at a time.
     bounds : ndarray of int, optional
-        Where work is cut.
+        Where work is cut, and a streamed A read; by default each part into slices of at most `SLICE` rows.
+    held : bool, default True
+        Keep A in memory; else it is read again in every sweep.
     """
+    starts = parts if bounds is None else bounds
+    if bounds is None:
+        pieces = [np.linspace(a, b, -(-int(b - a) // SLICE) + 1)[:-1] for a, b in pairwise(parts)]
+        bounds = np.append(np.concatenate(pieces), parts[-1]).astype(np.int64)
+    if not held:
+        return StreamedGraph(read, dtype, starts, bounds)
+    n = int(parts[-1])
     indptr = np.zeros(n + 1, dtype=np.int64)
     indices, data = np.zeros(nnz + SPARE, dtype=np.uint32), np.empty(nnz, dtype=dtype)
     done = 0
 
-    def parts_in_turn() -> Any:
-        for i in range(0, len(parts) - 1, ahead):
-            some = parts[i : i + ahead + 1]
-            yield from whole.each(lambda j, some=some: read(int(some[j]), int(some[j + 1])), some)
+    def read_part(i: int) -> sparse.csr_matrix:
+        return read(int(parts[i]), int(parts[i + 1]))
 
-    ahead = max(1, whole.threads())
-    row = 0
-    for A in parts_in_turn():
+    for row, A in zip(parts, whole.in_turn(read_part, parts), strict=False):
         entries = slice(done, done + A.nnz)
         indices[entries], data[entries] = A.indices, A.data
         indptr[row : row + A.shape[0] + 1] = A.indptr + done
-        done, row = done + A.nnz, row + A.shape[0]
+        done += A.nnz
     give_back()
-    return WholeGraph(Block(indptr, indices, data), even_bounds(n, SLICE) if bounds is None else bounds)
+    return WholeGraph(Block(indptr, indices, data), bounds)
 
 
 def in_memory(rows: Any, bounds: Sequence[int] | None = None) -> Any:
@@ -93,21 +99,16 @@ def in_memory(rows: Any, bounds: Sequence[int] | None = None) -> Any:
     return found
 
 
-def even_bounds(n: int, rows: int) -> np.ndarray:
-    """Bounds of slices of `rows` rows."""
-    return np.append(np.arange(0, n, rows, dtype=np.int64), n)
-
-
 def rows_like(A: Rows, read: Callable[..., Any], width: int, *, dtype: Any, **scalars: Any) -> Rows:
     """Rows made by ``read(start, stop, **scalars)``, where the rows of `A` are."""
-    if isinstance(A, WholeGraph):
+    if isinstance(A, WholeGraph | StreamedGraph):
         return whole.rows_like(A, read, width, dtype, scalars)
     return blocks.rows_like(A, read, width, dtype, scalars, A.spill)
 
 
 def rows_as(A: Rows, rows: Any, *, dtype: Any) -> Rows:
     """A Dask array or an array in memory as rows where those of `A` are."""
-    if isinstance(A, WholeGraph):
+    if isinstance(A, WholeGraph | StreamedGraph):
         return Whole(np.array(gather_rows(rows), dtype=dtype, order="C"), A.bounds)
     if isinstance(rows, np.ndarray):
         return rows_like(A, Slices(rows.astype(dtype)), rows.shape[1], dtype=dtype)
@@ -160,7 +161,7 @@ def sweep(
         Which of the aligned rows each result may be written over; these are not to be used afterwards.
     """
     over = [None] * len(widths) if over is None else over
-    if isinstance(A, WholeGraph):
+    if isinstance(A, WholeGraph | StreamedGraph):
         return whole.sweep(f, A, B, rows, widths, over, scalars)
     return blocks.sweep(f, A, B, rows, widths, scalars)
 

@@ -5,7 +5,7 @@ Alone in importing dask.array.
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
-from snmf_dist.blocks import Blocks, opened
+from snmf_dist.blocks import Blocks
+from snmf_dist.cluster import current_client
+from snmf_dist.ondisk import opened
 from snmf_dist.whole import Whole
 
 
@@ -41,15 +43,19 @@ def load_rows(read: Callable[..., Any], bounds: Iterable[int], width: int, *, me
 
 def as_array(rows: Any) -> da.Array:
     """Rows of the solver as a Dask array; what is in memory is cut, not copied."""
-    if isinstance(rows, Whole):
-        sizes = tuple(int(size) for size in np.diff(rows.bounds))
-        return da.from_array(rows.lend(), chunks=(sizes, -1), name=False)
-    if not isinstance(rows, Blocks):
-        return rows if isinstance(rows, da.Array) else da.from_array(rows, chunks=(-1, -1), name=False)
-    name = f"rows-{uuid.uuid4().hex}"
-    tasks = {(name, i, 0): (_Open(rows.part), rows.key(i)) for i in range(len(rows.bounds) - 1)}
+    if isinstance(rows, da.Array):
+        return rows
+    if isinstance(rows, np.ndarray):
+        rows = Whole(rows, np.array([0, len(rows)]))
+    name, needs = f"rows-{uuid.uuid4().hex}", []
+    if isinstance(rows, Whole):  # not da.from_array, which copies
+        rows.lend()
+        tasks: dict[Any, Any] = {(name, i, 0): rows.cut(i) for i in range(len(rows.bounds) - 1)}
+    else:
+        tasks = {(name, i, 0): (_Open(rows.part), rows.key(i)) for i in range(len(rows.bounds) - 1)}
+        needs = [rows]
     sizes = tuple(int(size) for size in np.diff(rows.bounds))
-    return _array(name, tasks, [rows], sizes, rows.width, np.empty((0, 0), rows.dtype))
+    return _array(name, tasks, needs, sizes, rows.shape[1], np.empty((0, 0), rows.dtype))
 
 
 def as_blocks(rows: Any, like: Blocks, dtype: Any) -> Blocks:
@@ -87,10 +93,43 @@ def gather_rows(rows: Any) -> np.ndarray:
 
 
 def take_rows(rows: Any, index: np.ndarray) -> Any:
-    """``rows[index]``: the same rows in another order, or some of them."""
-    if isinstance(rows, Whole):
-        return rows.array[index]
-    return as_array(rows)[index] if isinstance(rows, Blocks) else rows[index]
+    """``rows[index]``: the same rows in another order, or some of them; gathered when they are used."""
+    if isinstance(rows, np.ndarray):
+        return rows[index]
+    source = as_array(rows)
+    if current_client() is not None:
+        return source[index]
+    sizes = source.chunks[0]
+    name, keys = f"take-{uuid.uuid4().hex}", [(source.name, j, 0) for j in range(len(sizes))]
+    parts = [index[start : start + max(sizes)] for start in range(0, len(index), max(sizes))]
+    take = _Take(np.cumsum([0, *sizes]), source.shape[1], source.dtype)
+    tasks = {(name, i, 0): (take, keys, _Held(part)) for i, part in enumerate(parts)}
+    return _array(name, tasks, [source], tuple(map(len, parts)), source.shape[1], source._meta)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An array that Dask is not to look into."""
+
+    array: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Gathers rows of all blocks, in one process: those on disk are read as far as they are needed."""
+
+    bounds: np.ndarray
+    width: int
+    dtype: np.dtype
+
+    def __call__(self, blocks: list[np.ndarray], chosen: _Held) -> np.ndarray:
+        index = chosen.array
+        found = np.empty((len(index), self.width), self.dtype)
+        block = np.searchsorted(self.bounds, index, side="right") - 1
+        for j in np.unique(block):
+            here = np.flatnonzero(block == j)
+            found[here] = blocks[j][index[here] - self.bounds[j]]
+        return found
 
 
 class _Open:

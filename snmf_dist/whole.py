@@ -1,20 +1,23 @@
 """Rows that are whole in this process's memory. Work on them is cut into slices, which threads do side by side.
 
 The slices are given with the rows and do not depend on the number of threads, nor does the shape of the tree in
-which sums are added: so the answer is the same to the last bit on any machine with the same instructions.
+which sums are added: so the answer is the same to the last bit on any machine with the same instructions. A itself
+may stay on disk: a thread then reads some slices of it at a time, and does them one after the other.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import dask
 import numpy as np
+from scipy import sparse
 
 from snmf_dist.cluster import cores
-from snmf_dist.halo import Block
+from snmf_dist.halo import Block, whole_block
 from snmf_dist.trees import tree_sum
 
 _spare: dict[Any, list[np.ndarray]] = {}  # arrays that are free to be used again
@@ -70,16 +73,58 @@ class WholeGraph:
         All rows.
     bounds : ndarray of int, (P + 1,)
         Where work on it is cut.
+
+    Attributes
+    ----------
+    parts : list of range
+        The slices that a thread does in turn: here each by itself.
     """
 
     def __init__(self, block: Block, bounds: np.ndarray) -> None:
         self.block, self.bounds = block, bounds
         self.shape, self.dtype = (int(bounds[-1]),) * 2, block.data.dtype
+        self.parts = [range(i, i + 1) for i in range(len(bounds) - 1)]
 
     def cut(self, i: int) -> Block:
         """Rows of slice i; their entries lie among those of all."""
         low, high = self.bounds[i], self.bounds[i + 1]
         return self.block._replace(indptr=self.block.indptr[low : high + 1])
+
+    def slices(self, part: range) -> Iterator[Block]:
+        """The slices of a part."""
+        return map(self.cut, part)
+
+
+class StreamedGraph:
+    """A on disk: a part is read each time that it is worked on, and let go.
+
+    Parameters
+    ----------
+    read : callable
+        Rows start to stop of A.
+    dtype
+        Of the entries.
+    starts : ndarray of int
+        Where the parts begin and end: bounds among
+    bounds : ndarray of int, (P + 1,)
+        those where work is cut.
+    """
+
+    def __init__(
+        self, read: Callable[[int, int], sparse.csr_matrix], dtype: Any, starts: np.ndarray, bounds: np.ndarray
+    ) -> None:
+        self.read, self.bounds = read, bounds
+        self.shape, self.dtype = (int(bounds[-1]),) * 2, np.dtype(dtype)
+        cuts = np.searchsorted(bounds, starts)
+        self.parts = [range(first, last) for first, last in pairwise(cuts.tolist())]
+
+    def slices(self, part: range) -> Iterator[Block]:
+        """The slices of a part, which is read now."""
+        start, stop = int(self.bounds[part[0]]), int(self.bounds[part[-1] + 1])
+        block = whole_block(self.read(start, stop))
+        for i in part:
+            low, high = self.bounds[i] - start, self.bounds[i + 1] - start
+            yield block._replace(indptr=block.indptr[low : high + 1])
 
 
 def forget_spares() -> None:
@@ -97,7 +142,9 @@ def empty(bounds: np.ndarray, width: int, dtype: Any) -> Whole:
     return Whole(np.empty(shape, dtype), bounds)
 
 
-def rows_like(A: WholeGraph, read: Callable[..., Any], width: int, dtype: Any, scalars: dict[str, Any]) -> Whole:
+def rows_like(
+    A: WholeGraph | StreamedGraph, read: Callable[..., Any], width: int, dtype: Any, scalars: dict[str, Any]
+) -> Whole:
     """Rows made by ``read(start, stop, **scalars)``."""
     out = empty(A.bounds, width, dtype)
 
@@ -123,12 +170,15 @@ def map_rows(
 
 def sum_rows(f: Callable[..., Any], blocks: Sequence[Any], scalars: dict[str, Any]) -> Any:
     """Sum of ``f(*row blocks, **scalars)`` over the slices."""
+    if isinstance(blocks[0], WholeGraph | StreamedGraph):
+        (A,) = blocks
+        return _over_parts(A, lambda rows, i: f(rows, **scalars))
     return tree_sum(each(lambda i: f(*(block.cut(i) for block in blocks), **scalars), blocks[0].bounds))
 
 
 def sweep(
     f: Callable[..., Any],
-    A: WholeGraph,
+    A: WholeGraph | StreamedGraph,
     B: Whole,
     blocks: Sequence[Any],
     widths: Sequence[int],
@@ -140,25 +190,43 @@ def sweep(
     All of B is own; outputs that may be written over a block are.
     """
     out = []
-    for width, block in zip(widths, over, strict=True):
-        free = block is not None and not blocks[block].lent
-        out.append(Whole(blocks[block].array, A.bounds) if free else empty(A.bounds, width, B.dtype))
-        if free:
-            blocks[block].lent = True  # the array is the new rows' now
+    for width, place in zip(widths, over, strict=True):
+        old = None if place is None else blocks[place]
+        if old is None or old.lent:
+            out.append(empty(A.bounds, width, B.dtype))
+        else:
+            out.append(Whole(old.array, A.bounds))
+            old.lent = True  # the array is the new rows' now
 
-    def work(i: int) -> Any:
+    def work(rows_of_A: Block, i: int) -> Any:
         rows = (block.cut(i) for block in blocks)
-        return f(A.cut(i), B.array, B.array, *rows, out=[rows.cut(i) for rows in out], **scalars)
+        return f(rows_of_A, B.array, B.array, *rows, out=[rows.cut(i) for rows in out], **scalars)
 
-    return out, tree_sum(each(work, A.bounds))
+    return out, _over_parts(A, work)
 
 
-def each(work: Callable[[int], Any], bounds: np.ndarray) -> list[Any]:
+def _over_parts(A: WholeGraph | StreamedGraph, work: Callable[[Block, int], Any]) -> Any:
+    """Sum of ``work(rows of slice i, i)`` over the slices, part by part."""
+
+    def of_part(p: int) -> list[Any]:
+        return [work(rows, i) for rows, i in zip(A.slices(A.parts[p]), A.parts[p], strict=True)]
+
+    return tree_sum([one for part in each(of_part, range(len(A.parts) + 1)) for one in part])
+
+
+def each(work: Callable[[int], Any], bounds: Sequence[int] | np.ndarray) -> list[Any]:
     """Call `work` for each slice, on all threads."""
     slices = range(len(bounds) - 1)
     if len(slices) == 1 or threads() == 1:
         return [work(i) for i in slices]
     return list(_pool(threads(), os.getpid()).map(work, slices))
+
+
+def in_turn(work: Callable[[int], Any], bounds: np.ndarray) -> Iterator[Any]:
+    """What `each` returns, one after the other; no more are done at a time than there are threads."""
+    for first in range(0, len(bounds) - 1, threads()):
+        some = bounds[first : first + threads() + 1]
+        yield from each(lambda i, first=first: work(first + i), some)  # type: ignore[misc]
 
 
 def threads() -> int:

@@ -1,5 +1,6 @@
 """The words say the same in memory, in blocks on threads, in blocks kept on disk, and of an A that is streamed."""
 
+from functools import partial
 from itertools import pairwise
 
 import dask
@@ -11,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from snmf_dist.halo import local_block
+from snmf_dist.ondisk import Scratch
 from snmf_dist.rows import (
     begin,
     central,
@@ -57,15 +59,17 @@ def scaled(block, *, by):
     return block * by
 
 
-PLACES = ["memory", "blocks", "streamed", "spilled"]
+PLACES = ["memory", "streamed", "blocks", "streamed blocks", "spilled"]
 
 
-def graph_at(place, bounds, folder):
+def graph_at(place, bounds):
     bounds = np.array(bounds)
     if place == "memory":
         return in_memory(A, bounds)
+    if place == "streamed":
+        return load_whole(read_A, A.nnz, A.dtype, parts=np.array([0, N]), bounds=bounds, held=False)
     return load_blocks(
-        read_A, bounds, A.dtype, held=place == "blocks", spill=str(folder) if place == "spilled" else None
+        read_A, bounds, A.dtype, held=place == "blocks", spill=Scratch() if place == "spilled" else None
     )
 
 
@@ -74,8 +78,8 @@ bounds = st.sets(st.integers(1, N - 1), max_size=20).map(lambda cuts: [0, *sorte
 
 @settings(deadline=None, max_examples=40)
 @given(bounds, st.sampled_from(PLACES))
-def test_each_word_says_everywhere_what_it_says_in_memory(tmp_path_factory, bounds, place):
-    here = graph_at(place, bounds, tmp_path_factory.mktemp("spill"))
+def test_each_word_says_everywhere_what_it_says_in_memory(bounds, place):
+    here = graph_at(place, bounds)
     rows = hold(rows_like(here, read, 3, dtype=float))
     trace = central(np.trace, sum_rows(gram, rows))
     assert_array_equal(gather_rows(rows), X)
@@ -116,21 +120,27 @@ def test_dense_coupling_asks_for_whole_blocks_and_sparse_coupling_for_rows():
 
 
 def test_a_whole_graph_is_read_part_by_part():
-    found = load_whole(read_A, N, A.nnz, A.dtype, parts=np.array([0, 10, 11, N]), bounds=np.array([0, 20, N]))
+    found = load_whole(read_A, A.nnz, A.dtype, parts=np.array([0, 10, 11, N]), bounds=np.array([0, 20, N]))
     assert_array_equal(found.block.columns, A.indices)
     assert_array_equal(found.block.data, A.data)
     assert_array_equal(found.block.indptr, A.indptr)
 
 
 def test_a_held_graph_is_read_once_and_a_streamed_one_in_every_sweep():
-    for held, expected in ((True, 2), (False, 2 + 3 * 2)):
+    cuts = np.array([0, 20, N])
+    for load, held, expected in (
+        (load_blocks, True, 2),
+        (load_blocks, False, 2 + 3 * 2),
+        (partial(load_whole, nnz=A.nnz, parts=cuts), True, 2),
+        (partial(load_whole, nnz=A.nnz, parts=cuts), False, 3 * 2),
+    ):
         reads = []
 
         def counted(start, stop, reads=reads):
             reads.append((start, stop))
             return A[start:stop]
 
-        here = load_blocks(counted, np.array([0, 20, N]), A.dtype, held=held)
+        here = load(counted, bounds=cuts, dtype=A.dtype, held=held)
         rows = hold(rows_like(here, read, 3, dtype=float))
         for _ in range(3):
             gather_rows(multiply(here, rows))
@@ -138,12 +148,16 @@ def test_a_held_graph_is_read_once_and_a_streamed_one_in_every_sweep():
 
 
 def test_blocks_on_disk_go_when_nobody_holds_them(tmp_path):
-    here = graph_at("spilled", [0, 10, N], tmp_path)
+    with dask.config.set(temporary_directory=str(tmp_path)):
+        here = graph_at("spilled", [0, 10, N])
+    (folder,) = tmp_path.iterdir()
     rows = hold(rows_like(here, read, 3, dtype=float))
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 2
     more = hold(multiply(here, rows))
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(folder.iterdir())) == 4
     del rows, more
+    assert list(folder.iterdir()) == []
+    del here
     assert list(tmp_path.iterdir()) == []
 
 
@@ -154,7 +168,7 @@ def test_settling_runs_shared_work_once():
         calls.append(len(block))
         return block + 1
 
-    here = graph_at("blocks", [0, 10, N], None)
+    here = graph_at("blocks", [0, 10, N])
     rows = map_rows(heavy, rows_like(here, read, 3, dtype=float))
     (kept,), numbers = settle((map_rows(scaled, rows, by=2.0),), {"total": sum_rows(gram, rows)})
     assert sorted(calls) == [10, 27]
@@ -164,7 +178,7 @@ def test_settling_runs_shared_work_once():
 
 
 def test_what_was_begun_can_be_gone_on_from_before_its_numbers_are_there():
-    here = graph_at("blocks", [0, 10, N], None)
+    here = graph_at("blocks", [0, 10, N])
     rows = rows_like(here, read, 3, dtype=float)
     state, numbers = begin((multiply(here, rows),), sum_rows(gram, rows))
     state, more = begin((multiply(here, state[0]),), sum_rows(gram, state[0]))
@@ -175,7 +189,7 @@ def test_what_was_begun_can_be_gone_on_from_before_its_numbers_are_there():
 
 @pytest.mark.parametrize("place", ["memory", "blocks"])
 def test_sums_are_the_same_bits_on_any_number_of_threads(place):
-    here = graph_at(place, range(N + 1), None)  # 37 blocks: three levels of the tree
+    here = graph_at(place, range(N + 1))  # 37 blocks: three levels of the tree
     rows = hold(rows_like(here, read, 3, dtype=float))
     results = []
     for workers in (1, 2, 7):
@@ -186,7 +200,7 @@ def test_sums_are_the_same_bits_on_any_number_of_threads(place):
 
 
 def test_rows_that_may_be_written_over_are_unless_others_hold_them():
-    here = graph_at("memory", [0, N], None)
+    here = graph_at("memory", [0, N])
 
     def copy(A, own, halo, rows, *, out):
         out[0][:] = rows + 1
@@ -204,7 +218,7 @@ def test_rows_that_may_be_written_over_are_unless_others_hold_them():
 
 
 def test_a_sweep_without_results_gives_its_sums():
-    here = graph_at("blocks", [0, 10, 20, N], None)
+    here = graph_at("blocks", [0, 10, 20, N])
     rows = rows_like(here, read, 3, dtype=float)
     made, total = sweep(product_rows, here, rows, widths=[3])
     assert finish(total) == 0

@@ -1,7 +1,6 @@
 """The settings of a build, checked, and what follows from them and from the memory there is."""
 
 import math
-import os
 from typing import Any
 
 from snmf_dist import cluster
@@ -39,22 +38,14 @@ def check_settings(source: Any, **given: Any) -> dict[str, Any]:
 
 
 def _memory(limit: int | str | None) -> float:
-    if limit is not None:
-        try:
-            found = float(cluster.parse_bytes(limit))
-        except (ValueError, TypeError, AttributeError):
-            raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
-        least = 1.2 * PROCESS_BYTES
-        if found < least:
-            raise InputError(
-                f"memory_limit is {found / 1e6:.0f} MB; expected at least {least / 1e6:.0f} MB, "
-                f"of which {PROCESS_BYTES / 1e6:.0f} MB are numba, pynndescent and what they compile"
-            )
-        return found
-    smallest = cluster.worker_memory()
-    if smallest is not None:
-        return smallest
-    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = cluster.memory_limit(limit)
+    least = 1.2 * PROCESS_BYTES
+    if limit is not None and found < least:
+        raise InputError(
+            f"memory_limit is {found / 1e6:.0f} MB; expected at least {least / 1e6:.0f} MB, "
+            f"of which {PROCESS_BYTES / 1e6:.0f} MB are numba, pynndescent and what they compile"
+        )
+    return found
 
 
 def plan_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict[str, Any]:

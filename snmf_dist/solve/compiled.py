@@ -4,7 +4,11 @@ Each goes through its rows in tiles that stay in a core's cache: what a tile nee
 rows of A are given as `indptr`, `indices`, `data` with columns numbered [own rows | halo], the matrix B they
 are multiplied with as `own` above `halo`. Results are written to the last arguments; `gram` and `squares` are
 added to. Several runs may stand side by side, as in `kernels`. Their plain twins are in the tests.
+
+Arrays are copied and added in loops: ``a[:] = b`` takes numba seconds to compile, for the text of its errors.
 """
+
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -13,7 +17,7 @@ from snmf_dist.solve.vector import add_product
 
 TILE = 64  # rows
 
-_fast = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc", "nsz"}}
+_fast: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc", "nsz"}}
 
 
 @njit(**_fast)
@@ -37,7 +41,7 @@ def chebyshev(indptr, indices, data, own, halo, V, W, centre, scale, back, out):
         av, v, w = tile.ravel(), V[rows].ravel(), W[rows].ravel()
         for i in range(len(av)):
             av[i] = scale * (av[i] - centre * v[i]) - back * w[i]
-        out[rows] = tile
+        _copy(tile, out[rows])
 
 
 @njit(**_fast)
@@ -49,8 +53,24 @@ def grams(X, gram):  # type: ignore[no-untyped-def]
         tile = X[start : start + TILE]
         for r in range(len(gram)):
             part = one[: len(tile)]
-            part[:] = tile[:, r * K : (r + 1) * K]
-            gram[r] += np.dot(part.T, part)
+            _copy(tile[:, r * K : (r + 1) * K], part)
+            _add(np.dot(part.T, part), gram[r])
+
+
+@njit(**_fast)
+def _copy(source, out):  # type: ignore[no-untyped-def]
+    """out = source."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            out[i, j] = source[i, j]
+
+
+@njit(**_fast)
+def _add(part, total):  # type: ignore[no-untyped-def]
+    """total += part, in the precision of `total`."""
+    for i in range(part.shape[0]):
+        for j in range(part.shape[1]):
+            total[i, j] += part[i, j]
 
 
 @njit(**_fast)
@@ -71,7 +91,7 @@ def solve_first(indptr, indices, data, own, halo, L, Lam, X0, inverse, rho, X, g
         for first in range(0, len(x), length):
             part = slice(first, first + length)
             _add_change(x[part], x0[part], squares[:, first // length % len(rho)])
-        X[rows] = new
+        _copy(new, X[rows])
 
 
 @njit(**_fast)
@@ -84,7 +104,7 @@ def solve_second(  # type: ignore[no-untyped-def]
     result may be what it replaces.
     """
     right, tile, one, other, length = _room(Y, inverse)
-    found = np.empty((3, tile.size), Y.dtype)
+    found = np.empty((3, *tile.shape), Y.dtype)
     for start in range(0, len(Y), TILE):
         rows = slice(start, start + TILE)
         new = tile[: len(Y0[rows])]
@@ -107,17 +127,17 @@ def solve_second(  # type: ignore[no-untyped-def]
         )
         x, y, y0, l0 = X[rows].ravel(), new.ravel(), Y0[rows].ravel(), L0[rows].ravel()
         lam0, gam0 = Lam0[rows].ravel(), Gam0[rows].ravel()
-        low, lam, gam = found[0, : len(x)], found[1, : len(x)], found[2, : len(x)]
+        low, lam, gam = found[0].ravel()[: len(x)], found[1].ravel()[: len(x)], found[2].ravel()[: len(x)]
         for first in range(0, len(x), length):
             r, part = first // length % len(rho), slice(first, first + length)
             _ascend(x[part], y[part], lam0[part], gam0[part], rho[r], low[part], lam[part], gam[part])
             _add_change(y[part], y0[part], squares[:, r])
             _add_change(low[part], l0[part], squares[2:, r])
             _add_sizes(x[part], y[part], low[part], lam[part], gam[part], squares[4:, r])
-        Y[rows] = new
-        L[rows].ravel()[:] = low
-        Lam[rows].ravel()[:] = lam
-        Gam[rows].ravel()[:] = gam
+        _copy(new, Y[rows])
+        _copy(found[0, : len(new)], L[rows])
+        _copy(found[1, : len(new)], Lam[rows])
+        _copy(found[2, : len(new)], Gam[rows])
 
 
 @njit(**_fast)
@@ -149,14 +169,14 @@ def _solve_tile(indptr, start, indices, data, own, halo, L, Lam, inverse, rho, r
     add_product(indptr, start, indices, data, own, halo, right)
     if len(rho) == 1:
         np.dot(right, inverse[0], X)
-        gram[0] += np.dot(X.T, X)
+        _add(np.dot(X.T, X), gram[0])
         return
     for r in range(len(rho)):
         part = slice(r * K, (r + 1) * K)
-        one[:] = right[:, part]
+        _copy(right[:, part], one)
         np.dot(one, inverse[r], other)
-        X[:, part] = other
-        gram[r] += np.dot(other.T, other)
+        _copy(other, X[:, part])
+        _add(np.dot(other.T, other), gram[r])
 
 
 @njit(**_fast)
@@ -212,7 +232,7 @@ def quality(indptr, indices, data, own, halo, L, G, scale, inner, residual):  # 
         add_product(indptr, start, indices, data, own, halo, AL)
         part, LG = one[: len(tile)], turned[: len(tile)]
         for r in range(runs):
-            part[:] = tile[:, r * K : (r + 1) * K]
+            _copy(tile[:, r * K : (r + 1) * K], part)
             np.dot(part, G[r], LG)
             shrink, zero = L.dtype.type(1) / scale[r], L.dtype.type(0)
             a = b = zero

@@ -11,13 +11,12 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from snmf_dist.listeners import Listener
+from snmf_dist.memory import AHEAD
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.rows import Rows, begin, finish, in_blocks, map_rows, runs_elsewhere, settle, sum_rows
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
 from snmf_dist.solve.modularity import modularities
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
-
-AHEAD = 3  # steps under way at a time on a cluster
 
 
 class Solver(Protocol):
@@ -72,9 +71,9 @@ class Problem:
     weights: Rows | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Outcome:
-    """One run: how far it is, and in the end its state."""
+    """One run: how far it is, and in the end, if it is the best of all, its state."""
 
     judge: Judge
     products: int
@@ -92,10 +91,10 @@ class Outcome:
         return self.status
 
     @property
-    def worth(self) -> tuple[float, float]:
-        """Modularity of the labels, 0 if it is not watched, and c: what the runs of a fit compete by."""
+    def worth(self) -> tuple[bool, float, float]:
+        """What the runs of a fit compete by: not lost, modularity of the labels, 0 if it is not watched, and c."""
         score = self.history[-1].modularity
-        return (0.0 if math.isnan(score) else score, self.captured)
+        return (self.status is not Status.DIVERGED, 0.0 if math.isnan(score) else score, self.captured)
 
     @property
     def captured(self) -> float:
@@ -161,18 +160,17 @@ def run(
         for i, one in enumerate(active):
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
-                one.state, _ = settle(solver.keep([i]).init(one.at_peak), {})
             elif one.status:
-                one.state, one.rho = _part(state, [i], len(active), problem.K), solver.rho[i]
+                one.rho = solver.rho[i]
             elif i in found and one.judge.at_peak:
                 one.at_peak = None  # its memory is for the copy: the next step writes over L
                 columns = np.arange(i * problem.K, (i + 1) * problem.K)
                 one.at_peak = map_rows(take_columns, state.L, columns=columns, width=problem.K)
                 (one.at_peak,), _ = settle((one.at_peak,), {})
                 one.peak, one.rho = len(one.history), solver.rho[i]
-            if one.status:
-                one.at_peak = None
         staying = [i for i, one in enumerate(active) if one.status is None]
+        if len(staying) < len(active):
+            _keep_best(solver, outcomes, active, state, problem.K)
         if not staying:
             return outcomes
         if len(staying) < len(active):
@@ -257,6 +255,21 @@ class _Look:
             self.labels = map_rows(take_columns, self.labels, columns=np.array(runs), width=len(runs))
 
 
+def _keep_best(solver: Solver, outcomes: list[Outcome], active: list[Outcome], state: Any, K: int) -> None:
+    """Give the best of the runs that are done its state; the others need none."""
+    done = [one for one in outcomes if one.status]
+    best = max(done, key=lambda one: one.worth)
+    for one in done:
+        if one is not best:
+            one.state = one.at_peak = None
+    if best.status is Status.PEAKED and best.at_peak is not None:
+        i = active.index(best)
+        best.state, _ = settle(solver.keep([i]).init(best.at_peak), {})
+    elif best.state is None:
+        best.state = _part(state, [active.index(best)], len(active), K)
+    best.at_peak = None
+
+
 def _record(
     iteration: int, told: StepNumbers, rho: float, products: int, seconds: float, found: Quality | None
 ) -> IterationRecord:
@@ -290,7 +303,7 @@ def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: i
         return
     curious = any(listener.sees_state for listener in listeners)
     leader = int(np.argmax([one.captured for one in active]))
-    shown = in_blocks(state) if curious else None
+    shown: Any = in_blocks(state) if curious else None
     if curious and len(active) > 1:  # cut when looked at
         shown = type(state)(*(rows[:, leader * K : (leader + 1) * K] for rows in shown))
     for listener in listeners:

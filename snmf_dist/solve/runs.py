@@ -8,7 +8,6 @@ import numpy as np
 
 from snmf_dist.cluster import give_back
 from snmf_dist.listeners import Listener
-from snmf_dist.result.records import Status
 from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
 from snmf_dist.solve.admm import ADMM, FIRST_RHO
 from snmf_dist.solve.apg import APG
@@ -84,7 +83,7 @@ class Found:
     @property
     def best(self) -> Outcome:
         """The run of the highest modularity, where it is watched, else the one that captures most."""
-        return max(self.outcomes, key=lambda one: (one.status is not Status.DIVERGED, *one.worth))
+        return max(self.outcomes, key=lambda one: one.worth)
 
     @property
     def products(self) -> int:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
-from threadpoolctl import threadpool_limits
+from scipy.cluster.vq import kmeans2
 
 from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
 from snmf_dist.solve.basis import Basis
@@ -15,6 +15,8 @@ from snmf_dist.stored import gather_rows, take_rows
 
 SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 CANDIDATES = 16  # spectral clusterings, of which the one of the highest modularity is taken
+LLOYD_STEPS = 20
+TILE = 512  # rows compared with all centres at a time
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
@@ -116,19 +118,16 @@ def _sample(rows: Rows, K: int, *, seed: int) -> np.ndarray:
 
 def _candidates(sample: np.ndarray, K: int, *, seed: int) -> np.ndarray:
     """K-means centres of the sample from several starts, (R, K, d)."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
     K = min(K, len(np.unique(sample.round(6), axis=0)))
     pivots = _pivot_rows(sample)
     starts: list[Any] = [pivots] if len(pivots) == K else []
-    starts += ["k-means++"] * (CANDIDATES - len(starts))
-    with threadpool_limits(1), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        found = [
-            KMeans(K, init=start, n_init=1, random_state=(seed + i) % 2**32).fit(sample)
-            for i, start in enumerate(starts)
-        ]
-    return np.stack([one.cluster_centers_ for one in found])
+    starts += [K] * (CANDIDATES - len(starts))
+    found = []
+    with warnings.catch_warnings(action="ignore"):  # of clusters that are empty on the way
+        for i, start in enumerate(starts):
+            how = "++" if start is K else "matrix"
+            found.append(kmeans2(sample, start, iter=LLOYD_STEPS, minit=how, rng=(seed + i) % 2**32)[0])
+    return np.stack(found)
 
 
 def _pivot_rows(rows: np.ndarray) -> np.ndarray:
@@ -154,8 +153,14 @@ def _unit_rows(U: np.ndarray) -> np.ndarray:
 
 def _nearest(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
     """The nearest centre of each row for each set of centres, (rows, R) int32."""
-    distances = ((one**2).sum(axis=1) - 2 * (X @ one.T) for one in centres)
-    return np.stack([one.argmin(axis=1) for one in distances], axis=1).astype(np.int32)
+    R, K, _ = centres.shape
+    flat = centres.reshape(R * K, -1).astype(X.dtype)
+    half = (flat**2).sum(axis=1) / 2
+    labels = np.empty((len(X), R), dtype=np.int32)
+    for start in range(0, len(X), TILE):
+        rows = slice(start, start + TILE)
+        labels[rows] = (X[rows] @ flat.T - half).reshape(-1, R, K).argmax(axis=2)
+    return labels
 
 
 def _as_they_appear(labels: np.ndarray) -> list[tuple[int, int]]:

@@ -4,16 +4,42 @@ Each is called with rows of A, the matrix they are multiplied with as `own` abov
 and arrays to write to. The work is in `compiled`, which is loaded at first use: importing numba takes a second.
 """
 
+import glob
 import importlib
+import os
+import time
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from snmf_dist.halo import Block
+from snmf_dist.halo import Block, whole_block
 
 
 def _compiled() -> Any:
     return importlib.import_module("snmf_dist.solve.compiled")
+
+
+def kept_in() -> str | None:
+    """The folder that compiled kernels are kept in, or None if there are none yet."""
+    folder = _compiled().product.stats.cache_path
+    return folder if glob.glob(os.path.join(glob.escape(folder), "compiled.*.nbi")) else None
+
+
+def compile_all(dtype: Any) -> float:
+    """Compile the kernels for rows of a type, or load them if they were kept; the seconds it took."""
+    begin = time.perf_counter()
+    A = whole_block(sparse.csr_matrix(np.ones((1, 1), dtype)))
+    X, G, one = np.ones((1, 1), dtype), np.ones((1, 1, 1)), np.ones(1)
+    wide = np.ones((1, 3))
+    product_rows(A, X, X, out=[X.copy()])
+    chebyshev_rows(A, X, X, X, X, centre=0.0, scale=1.0, back=0.0, out=[X.copy()])
+    first_half(A, X, X, X, X, X, inverse=G, rho=one, out=[X.copy()])
+    second_half(A, X, X, X, X, X, X, X, inverse=G, rho=one, out=[X.copy() for _ in range(4)])
+    quality_rows(A, X, X, X, sums=(G,), scale=one, out=[])
+    gram_sums(X, runs=1)
+    weight_inside(A, wide, wide, wide, out=[])
+    return time.perf_counter() - begin
 
 
 def product_rows(A: Block, own: np.ndarray, halo: np.ndarray, *, out: list[np.ndarray]) -> int:
