@@ -1,8 +1,7 @@
-"""Rows in blocks, described as a Dask graph: on the workers of a cluster, or in one process out of core.
+"""Rows in blocks, described as a Dask graph, for the workers of a cluster.
 
 A task makes one block, or several at once: those share its key and differ in `part`, so that none needs a task to
-be picked out. On a cluster the rows that a block needs of another are packed where they are, and only they
-travel. In one process blocks may be kept on disk: a task then reads what it needs and writes what it makes.
+be picked out. The rows that a block needs of another are packed where they are, and only they travel.
 """
 
 import uuid
@@ -18,9 +17,8 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from scipy import sparse
 
-from snmf_dist.cluster import current_client, give_back
-from snmf_dist.halo import Block, local_block
-from snmf_dist.ondisk import Scratch, Streamed, kept, opened
+from snmf_dist.cluster import current_client
+from snmf_dist.halo import Block, Need, local_block
 from snmf_dist.trees import FAN_IN, add_up
 
 
@@ -42,8 +40,6 @@ class Blocks:
         The tasks.
     sums : Delayed or None
         What was added up while the rows were made.
-    spill : Scratch or None
-        Where blocks are kept, if not in memory.
     """
 
     name: str
@@ -53,7 +49,6 @@ class Blocks:
     dtype: np.dtype
     graph: HighLevelGraph
     sums: Any = None
-    spill: Scratch | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,13 +96,31 @@ class BlockedGraph(Blocks):
     packed: Any = None
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """A block of A that is not held: it is read when a task opens it."""
+
+    read: Callable[[int, int], sparse.csr_matrix]
+    bounds: np.ndarray
+    i: int
+    needs: tuple[Need, ...]
+
+    def open(self) -> Block:
+        """Read it."""
+        A = self.read(int(self.bounds[self.i]), int(self.bounds[self.i + 1]))
+        return local_block(A, self.bounds, self.i, self.needs)
+
+
+def _opened(value: Any) -> Any:
+    return value.open() if isinstance(value, Streamed) else value
+
+
 def load_blocks(
     read: Callable[[int, int], sparse.csr_matrix],
     bounds: np.ndarray,
     dtype: Any,
     *,
     held: bool = True,
-    spill: Scratch | None = None,
 ) -> BlockedGraph:
     """A from a function of (start, stop), in blocks.
 
@@ -115,13 +128,11 @@ def load_blocks(
     ----------
     held : bool, default True
         Keep each block where it was read; else it is read again in every sweep.
-    spill : Scratch, optional
-        Where to keep all other rows, for work in this process.
     """
     name, n = _name("rows of A"), int(bounds[-1])
     make = partial(_read_block, read, bounds, held)
     graph = _layer(name, {(name, i, 0): (make, i) for i in range(len(bounds) - 1)}, [])
-    A = hold(BlockedGraph(name, None, bounds, n, np.dtype(dtype), graph, spill=spill))
+    A = hold(BlockedGraph(name, None, bounds, n, np.dtype(dtype), graph))
     couplings = [_value(f"{name}-needs-{i}", (_coupling, A.key(i)), [A]) for i in range(len(bounds) - 1)]
     coupled = dict(enumerate(dask.compute(*couplings)))
     if current_client() is None:
@@ -154,15 +165,14 @@ def rows_like(
     width: int,
     dtype: Any,
     scalars: dict[str, Any],
-    spill: Scratch | None,
 ) -> Blocks:
     """Rows made by ``read(start, stop, **scalars)``, in the blocks of A."""
-    name, (call, lazy) = _name(read), _bind(read, scalars, 2 * (None,), spill)
+    name, (call, lazy) = _name(read), _bind(read, scalars, 2 * (None,))
     tasks = {
         (name, i, 0): (call, int(start), int(stop), *(value.key for value in lazy))
         for i, (start, stop) in enumerate(pairwise(A.bounds))
     }
-    return Blocks(name, None, A.bounds, width, np.dtype(dtype), _layer(name, tasks, lazy), spill=spill)
+    return Blocks(name, None, A.bounds, width, np.dtype(dtype), _layer(name, tasks, lazy))
 
 
 def map_rows(
@@ -170,18 +180,18 @@ def map_rows(
 ) -> Blocks:
     """``f(*row blocks, **scalars)`` for each block."""
     first, name = blocks[0], _name(f)
-    call, lazy = _bind(f, scalars, tuple(b.part for b in blocks), first.spill)
+    call, lazy = _bind(f, scalars, tuple(b.part for b in blocks))
     tasks = {
         (name, i, 0): (call, *(b.key(i) for b in blocks), *(value.key for value in lazy))
         for i in range(len(first.bounds) - 1)
     }
     graph = _layer(name, tasks, [*blocks, *lazy])
-    return Blocks(name, None, first.bounds, width, np.dtype(dtype), graph, spill=first.spill)
+    return Blocks(name, None, first.bounds, width, np.dtype(dtype), graph)
 
 
 def sum_rows(f: Callable[..., Any], blocks: Sequence[Blocks], scalars: dict[str, Any]) -> Delayed:
     """Sum of ``f(*row blocks, **scalars)`` over the blocks."""
-    call, lazy = _bind(f, scalars, tuple(b.part for b in blocks), None)
+    call, lazy = _bind(f, scalars, tuple(b.part for b in blocks))
     leaves = [
         (call, *(b.key(i) for b in blocks), *(value.key for value in lazy))
         for i in range(len(blocks[0].bounds) - 1)
@@ -202,7 +212,7 @@ def sweep(
     lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
     plain = {key: value for key, value in scalars.items() if key not in lazy}
     parts = tuple(b.part for b in blocks)
-    call = _Sweep(f, plain, tuple(lazy), B.part, parts, tuple(widths), B.dtype, B.spill)
+    call = _Sweep(f, plain, tuple(lazy), B.part, parts, tuple(widths), B.dtype)
     tasks: dict[Any, Any] = {}
     for i in range(P):
         packs = {j: (f"pack-{name}", i, j) for j, _ in A.coupled[i] if (i, j) in A.packed}
@@ -212,7 +222,7 @@ def sweep(
         rows = (b.key(i) for b in blocks)
         tasks[name, i, 0] = (call, A.key(i), B.key(i), halo, ready, *rows, *(value.key for value in lazy.values()))
     graph = _layer(name, tasks, [A, B, *blocks, *lazy.values(), *A.packed.values()])
-    made = Blocks(name, None, A.bounds, 0, B.dtype, graph, spill=B.spill)
+    made = Blocks(name, None, A.bounds, 0, B.dtype, graph)
     last = len(widths)
     total = _tree_sum(f"sum-{name}", [(_part, made.key(i), last) for i in range(P)], [made])
     return [replace(made, part=k, width=width) for k, width in enumerate(widths)], total
@@ -239,31 +249,20 @@ class _Sweep:
     parts: tuple[int | None, ...]
     widths: tuple[int, ...]
     dtype: np.dtype
-    spill: Scratch | None
 
     def __call__(self, A: Any, own: Any, halo: list[Any], ready: list[bool], *values: Any) -> tuple[Any, ...]:
-        A = opened(A)
-        own = opened(_part(own, self.part))
+        A = _opened(A)
+        own = _part(own, self.part)
         rows = [
-            given if packed else need.take(opened(_part(given, self.part)))
+            given if packed else need.take(_part(given, self.part))
             for need, given, packed in zip(A.needs, halo, ready, strict=True)
         ]
         far = np.concatenate(rows) if rows else own[:0]
         cut = len(self.parts)
-        blocks = [opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
+        blocks = [_part(v, p) for v, p in zip(values[:cut], self.parts, strict=True)]
         late = dict(zip(self.lazy, values[cut:], strict=True))
-        shapes = [(len(own), width) for width in self.widths]
-        if self.spill is None:
-            made: list[Any] = [np.empty(shape, self.dtype) for shape in shapes]
-            out = made
-        else:
-            made = [self.spill.block(shape, self.dtype) for shape in shapes]
-            out = [block.open("r+") for block in made]
-        total = self.f(A, own, far, *blocks, out=out, **self.scalars, **late)
-        del A, own, rows, far, blocks, out
-        if self.spill:
-            give_back()
-        return (*made, total)
+        made = [np.empty((len(own), width), self.dtype) for width in self.widths]
+        return (*made, self.f(A, own, far, *blocks, out=made, **self.scalars, **late))
 
 
 def _part(made: Any, part: int | None) -> Any:
@@ -299,7 +298,7 @@ def _identity(x: Any) -> Any:
 def central(f: Callable[..., Any], values: Sequence[Any], scalars: dict[str, Any]) -> Delayed:
     """``f(*values, **scalars)``, once for all rows."""
     name = _name(f)
-    call, lazy = _bind(f, scalars, tuple(None for _ in values), None)
+    call, lazy = _bind(f, scalars, tuple(None for _ in values))
     arguments = [v.key if isinstance(v, Delayed) else v for v in (*values, *lazy)]
     return _value(name, (call, *arguments), [v for v in (*values, *lazy) if isinstance(v, Delayed)])
 
@@ -323,25 +322,20 @@ class _Call:
     scalars: dict[str, Any]
     lazy: tuple[str, ...]
     parts: tuple[int | None, ...]
-    spill: Scratch | None
 
     def __call__(self, *values: Any) -> Any:
         cut = len(self.parts)
         late = dict(zip(self.lazy, values[cut:], strict=True))
-        blocks = [opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
-        made = kept(self.f(*blocks, **self.scalars, **late), self.spill)
-        del blocks
-        if self.spill:
-            give_back()
-        return made
+        blocks = [_opened(_part(v, p)) for v, p in zip(values[:cut], self.parts, strict=True)]
+        return self.f(*blocks, **self.scalars, **late)
 
 
 def _bind(
-    f: Callable[..., Any], scalars: dict[str, Any], parts: tuple[int | None, ...], spill: Scratch | None
+    f: Callable[..., Any], scalars: dict[str, Any], parts: tuple[int | None, ...]
 ) -> tuple[_Call, list[Any]]:
     lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
     plain = {key: value for key, value in scalars.items() if key not in lazy}
-    return _Call(f, plain, tuple(lazy), parts, spill), list(lazy.values())
+    return _Call(f, plain, tuple(lazy), parts), list(lazy.values())
 
 
 def _persisted(results: Any, rows: Any, rename: Any = None) -> Any:

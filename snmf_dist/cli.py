@@ -16,7 +16,7 @@ from rich.markup import escape
 
 import snmf_dist
 from snmf_dist import cluster, demo, storage
-from snmf_dist.errors import NotOurStore, ResultNotSaved, SnmfError, StoreExists, WorkLost
+from snmf_dist.errors import NoRoom, NotOurStore, ResultNotSaved, SnmfError, StoreExists, WorkLost
 from snmf_dist.graph.points import is_points
 from snmf_dist.listeners import JsonLines
 from snmf_dist.progress import iterations, stages
@@ -36,7 +36,7 @@ class _Commands(click.Group):
                 return super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
-            except (WorkLost, ResultNotSaved) as error:
+            except (WorkLost, ResultNotSaved, NoRoom) as error:
                 code, text = FAILED, str(error)
             except SnmfError as error:
                 code, text = BAD_INPUT, str(error)

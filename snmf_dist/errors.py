@@ -48,6 +48,10 @@ class DoesNotFit(SnmfError, MemoryError):
     """The work needs more memory than it may use."""
 
 
+class NoRoom(SnmfError, OSError):
+    """There is no room on disk for the files that the work needs."""
+
+
 class ResultNotSaved(SnmfError, OSError):
     """The run is done but its result could not be written; `solution` still has it."""
 

@@ -17,8 +17,8 @@ from snmf_dist.errors import NotConverged, ResultWarning
 from snmf_dist.graph.importing import row_bounds
 from snmf_dist.graph.store import GraphStore
 from snmf_dist.listeners import Listener
-from snmf_dist.memory import Plan
-from snmf_dist.ondisk import Scratch
+from snmf_dist.memory import SLICE, Plan
+from snmf_dist.ondisk import check_room
 from snmf_dist.result.solution import Solution
 from snmf_dist.rows import Rows, in_blocks, load_whole, map_rows, rows_as
 from snmf_dist.solve.kernels import row_labels
@@ -46,6 +46,7 @@ def solve_graph(
         Where to begin, if that is given.
     """
     begin = time.perf_counter()
+    check_room(plan.way.disk)
     _compile_kernels(store.dtype, listeners, plan)
     with _enough_threads(plan):
         A = _load(store, settings, plan)
@@ -83,14 +84,19 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
 def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Rows:
     way, rows = plan.way, settings["block_rows"]
     given = None if rows is None else row_bounds(store.n, store.nnz, rows)
-    if way.name in ("in memory", "A streamed"):
-        held = way.name == "in memory"
-        return load_whole(store.read_rows, store.nnz, store.dtype, parts=store.bounds, bounds=given, held=held)
     if plan.workers:
         bounds = row_bounds(store.n, store.nnz, way.block_rows)
         return load_blocks(store.read_rows, bounds, store.dtype, held=way.name == "on workers")
-    bounds = _grouped(store.bounds, way.block_rows) if given is None else given
-    return load_blocks(store.read_rows, bounds, store.dtype, held=False, spill=Scratch())
+    return load_whole(
+        store.read_rows,
+        store.nnz,
+        store.dtype,
+        parts=store.bounds,
+        bounds=given,
+        rows=min(way.block_rows, SLICE),
+        held=way.name != "A streamed",
+        on_disk=way.name == "on disk",
+    )
 
 
 @contextmanager
@@ -101,12 +107,6 @@ def _enough_threads(plan: Plan) -> Iterator[None]:
         return
     with dask.config.set(num_workers=cluster.cores() + 1):
         yield
-
-
-def _grouped(bounds: np.ndarray, rows: int) -> np.ndarray:
-    """Bounds of blocks of about `rows` rows, at bounds of the store: a block of it is read whole."""
-    wanted = np.arange(0, bounds[-1], rows)
-    return np.unique([*bounds[np.searchsorted(bounds, wanted)], bounds[-1]])
 
 
 def _in_graph_order(A: Rows, store: GraphStore, start: Solution | np.ndarray) -> Rows:

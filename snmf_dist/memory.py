@@ -1,8 +1,9 @@
 """plan(): the bytes a fit will need and the way of running that fits, before anything runs.
 
-Three ways in one process: everything in memory; A read from its store in every sweep; that, and all other rows on
-disk between sweeps. Two on a cluster: A on the workers, or read in every sweep; what Dask's workers cannot hold of
-the rest they spill by themselves. What a row costs was counted in the code and checked against measured peaks.
+Three ways in one process: everything in memory; A read from its store in every sweep; A and all other rows in
+temporary files between tasks. Two on a cluster: A on the workers, or read in every sweep; what Dask's workers
+cannot hold of the rest they spill by themselves. What a row costs was counted in the code and checked against
+measured peaks.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ import numpy as np
 
 from snmf_dist.errors import DoesNotFit
 
-PROCESS = 430e6  # bytes of a process with numba, scikit-learn and the compiled kernels; measured
+PROCESS = 340e6  # bytes of a process that has just compiled its kernels; 220e6 if they were kept. Measured
+SLICE = 16_384  # rows worked on at a time: 20 columns of them stay in a core's second cache
 AHEAD = 2  # steps under way at a time on a cluster
-STATE = {"admm": 6, "apg": 12, "hals": 8}  # n × K arrays at a time in memory, with the L of the best labels
-BLOCKS = {"admm": 12, "apg": 14, "hals": 10}  # the same in blocks, which are not written over
+LEAST_ROWS = 1024  # of a slice on disk
+WINDOW = 65_536  # bytes around a row on disk that the system brings into memory with it
+STATE = {"admm": 5, "apg": 11, "hals": 7}  # n × K arrays at a time in memory
 TASK = {"admm": 11, "apg": 12, "hals": 8}  # K columns that a task reads and writes
-LABELLED = 64 + 144  # bytes a row of sixteen candidate clusterings, and of what their modularity is taken from
+COMPARED = 144  # bytes a row of what the modularity of sixteen clusterings is taken from
+LABELLED = 64 + COMPARED  # the same, with the clusterings
 LOOKS = 64  # bytes a row of degrees, labels and what is compared with them
 
 
@@ -121,7 +125,7 @@ def plan(
     block_rows : int, optional
         Rows a block, if that is fixed.
     stored_rows : int, default 1
-        Rows a block of the graph store: what is streamed is read in at least such pieces.
+        Rows a block of the graph store, which is read in such pieces.
 
     Returns
     -------
@@ -139,13 +143,13 @@ def plan(
     >>> plan(1_000_000, 32_000_000, 20, memory=8e8).way.name
     'on disk'
     """
-    size = _Sizes(n, nnz, k, np.dtype(dtype).itemsize, solver, init, n_init, halo, threads)
+    stored_rows = min(stored_rows, n)
+    size = _Sizes(n, nnz, k, np.dtype(dtype).itemsize, solver, init, n_init, halo, stored_rows, threads)
     if workers:
         rows = block_rows or -(-n // (workers * threads))
         ways = tuple(size.on_workers(name, workers, rows) for name in ("on workers", "A streamed by workers"))
     else:
-        streamed = [size.from_disk(name, memory, block_rows, stored_rows) for name in ("A streamed", "on disk")]
-        ways = (size.in_memory(block_rows), *streamed)
+        ways = (size.in_memory(block_rows), size.streamed(block_rows), size.on_disk(memory, block_rows))
     for way in ways:
         if memory is None or way.process <= memory:
             return Plan(way, ways, memory, workers)
@@ -170,6 +174,7 @@ class _Sizes:
     init: str
     n_init: int
     halo: float
+    stored_rows: int
     threads: int
 
     @property
@@ -177,9 +182,11 @@ class _Sizes:
         """A as it is held."""
         return self.nnz * (self.item + 4) + 8.0 * self.n
 
-    def rows(self, arrays: int, basis: int) -> float:
+    def rows(self, arrays: float, basis: int) -> float:
         """A row of the state in `arrays` arrays, or of the start, whichever is more."""
-        state = arrays * self.k * self.n_init * self.item + LOOKS
+        arrays += 1 if self.init == "kmeans" else 0  # L when the labels were best
+        ended = 6 if self.n_init > 1 else 0  # the state of the best run, cut out
+        state = (arrays * self.n_init + ended) * self.k * self.item + LOOKS
         start = 0.0
         if self.init != "random":
             start = basis * (self.k + 10) * self.item
@@ -187,45 +194,61 @@ class _Sizes:
             start = max(start, 2 * self.k * self.item + LABELLED)
         return max(state, start)
 
-    def task(self, rows: int, *, reads: bool) -> float:
-        """A task on a block: its rows, those it needs from others, and A's block if it has to be read first."""
-        columns = TASK[self.solver] * self.k * self.n_init + (1 + self.halo) * max(
-            self.k * self.n_init, self.k + 10
-        )
-        entries = self.nnz / self.n * (3 * self.item + 12) + 24 if reads else 0
-        table = 5.0 * self.n if reads else 0.0  # from numbers in A to numbers in the block
-        return rows * (columns * self.item + entries) + table
+    def halo_rows(self, rows: int) -> float:
+        """Rows that a block of `rows` rows needs from others; at most, as far as the store's blocks tell."""
+        far = self.halo * max(rows, self.stored_rows)
+        near = max(self.stored_rows - rows, 0)
+        return min(far + near, rows * self.nnz / self.n, self.n)
+
+    def task(self, rows: int) -> float:
+        """A task on a block: rows that it reads and writes, those it needs from others, and its part of A."""
+        columns = max(self.k * self.n_init, self.k + 10)
+        own = rows * (TASK[self.solver] * self.k * self.n_init + columns) + self.halo_rows(rows) * columns
+        return own * self.item + rows * self.nnz / self.n * (self.item + 4)
+
+    def load(self, rows: int) -> float:
+        """A task that reads rows from the store: whole blocks of it, unpacked, joined and numbered anew."""
+        read = rows + self.stored_rows if rows % self.stored_rows else rows
+        return min(read, self.n) * self.nnz / self.n * (3 * self.item + 12)
 
     def in_memory(self, block_rows: int | None) -> Way:
-        rows = min(block_rows or 16_384, self.n)
-        work = self.threads * rows * 4.0 * (self.k + 10) * self.item
-        total = PROCESS + self.graph + self.n * self.rows(STATE[self.solver], 3) + work
-        return Way("in memory", total, work / self.threads, rows)
+        rows = min(block_rows or SLICE, self.n)
+        task = rows * 4.0 * (self.k + 10) * self.item
+        held = self.graph + self.n * self.rows(STATE[self.solver], 3)
+        return Way("in memory", PROCESS + held + self.threads * task, task, rows)
 
-    def from_disk(self, name: str, memory: float | None, block_rows: int | None, stored_rows: int) -> Way:
-        """Blocks as large as fit, in pieces of the store's."""
-        held = self.n * (self.rows(BLOCKS[self.solver], 6) if name == "A streamed" else 0.0)
-        fixed = PROCESS + held + self.n * (4 * self.halo + 24.0)
-        most = max(self.n // (2 * self.threads), 1)
-        rows = block_rows or max(min(stored_rows, self.n), 1)
-        if block_rows is None and memory is not None:
-            one = self.task(1, reads=True) - self.task(0, reads=True)
-            room = (memory - fixed) / self.threads - self.task(0, reads=True)
-            rows = max(rows, min(int(room / one), most))
-        elif block_rows is None:
-            rows = max(rows, most)
-        task = self.task(rows, reads=True)
-        disk = 0.0 if held else self.n * self.rows(BLOCKS[self.solver], 6)
-        return Way(name, fixed + self.threads * task, task, rows, disk)
+    def streamed(self, block_rows: int | None) -> Way:
+        """The state in memory; a task reads a block of the store."""
+        rows = min(block_rows or self.stored_rows, self.n)
+        task = self.load(rows)
+        held = self.n * self.rows(STATE[self.solver], 3)
+        return Way("A streamed", PROCESS + held + self.threads * task, task, rows)
+
+    def on_disk(self, memory: float | None, block_rows: int | None) -> Way:
+        """Slices as small as they must be; the rows of others lie anywhere among all rows."""
+        rows = min(block_rows or SLICE, self.n)
+        a_row = TASK[self.solver] * self.k * self.n_init * self.item + self.nnz / self.n * (self.item + 4)
+        others = max(self.k * self.n_init * self.item, (self.k + 10) * self.item)
+        if self.init == "kmeans":
+            others = max(others, COMPARED)
+        while True:
+            halo = min(self.n * others / self.threads, rows * others + self.halo_rows(rows) * WINDOW)
+            task = max(rows * a_row + halo, self.load(self.stored_rows))
+            total = PROCESS + 32.0 * self.n + self.threads * task
+            if block_rows or rows <= LEAST_ROWS or memory is None or total <= memory:
+                break
+            rows //= 2
+        files = self.graph + self.n * self.rows(STATE[self.solver] + 2, 4)
+        return Way("on disk", total, task, rows, files)
 
     def on_workers(self, name: str, workers: int, rows: int) -> Way:
         """Each worker holds its share; steps under way have states of their own."""
         share = self.n / workers
         held = share * self.rows(5 * (AHEAD + 1), 6)
-        reads = name != "on workers"
-        task = self.task(rows, reads=reads)
-        graph = 0.0 if reads else self.graph / workers
-        packed = share * self.halo * self.k * self.n_init * self.item
+        task, graph = self.task(rows), self.graph / workers
+        if name != "on workers":
+            task, graph = task + self.load(rows) + 5.0 * self.n, 0.0  # a table numbers all columns anew
+        packed = self.threads * self.halo_rows(rows) * self.k * self.n_init * self.item
         return Way(name, PROCESS + held + graph + packed + self.threads * task, task, rows)
 
 

@@ -1,85 +1,63 @@
-"""Blocks that are not in memory between tasks: rows in files, and rows of A that are read when they are used."""
+"""Arrays in temporary files without a name: they are read and written as if in memory, but need not stay there.
 
-import contextlib
+What a process touches of such an array is in its memory until `let_go` says that it is not needed for now; the
+system keeps it in its own cache as long as there is room, and on disk else. A file without a name is gone with the
+last array on it, however the process ends.
+"""
+
+import mmap
 import os
 import shutil
 import tempfile
-import uuid
-import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import dask
 import numpy as np
-from scipy import sparse
 
-from snmf_dist.halo import Block, Need, local_block
-
-
-@dataclass(frozen=True)
-class Streamed:
-    """A block of A that is not held: it is read when a task opens it."""
-
-    read: Callable[[int, int], sparse.csr_matrix]
-    bounds: np.ndarray
-    i: int
-    needs: tuple[Need, ...]
-
-    def open(self) -> Block:
-        """Read it."""
-        A = self.read(int(self.bounds[self.i]), int(self.bounds[self.i + 1]))
-        return local_block(A, self.bounds, self.i, self.needs)
+from snmf_dist.errors import NoRoom
 
 
-class Scratch:
-    """A folder for blocks, which goes with the last of them."""
+def folder() -> str:
+    """Where temporary files are made: Dask's ``temporary-directory``, or the system's."""
+    return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
 
-    def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="snmf-dist-", dir=dask.config.get("temporary-directory", None))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
-    def block(self, shape: tuple[int, int], dtype: Any) -> "OnDisk":
-        """A new block; the room on disk is taken at once, so that a full disk is an error and not a crash."""
-        path = os.path.join(self.folder, uuid.uuid4().hex)
-        size = shape[0] * shape[1] * np.dtype(dtype).itemsize
-        with open(path, "wb") as file:
-            if size and hasattr(os, "posix_fallocate"):
+def check_room(size: float) -> None:
+    """Refuse work whose temporary files would need more than is free."""
+    free = shutil.disk_usage(folder()).free
+    if size > free:
+        raise NoRoom(
+            f"{folder()}: needs {size / 1e9:.2f} GB for temporary files, but {free / 1e9:.2f} GB are free; give "
+            "more memory, free some room, or set Dask's temporary-directory (DASK_TEMPORARY_DIRECTORY) elsewhere",
+        )
+
+
+def empty_on_disk(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """A new array, of zeros; its room is taken at once, so that a full disk is an error and not a crash."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    with tempfile.TemporaryFile(prefix="snmf-dist-", dir=folder()) as file:
+        try:
+            if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)
-        return OnDisk(self, path, shape, np.dtype(dtype))
+        except OSError as error:
+            check_room(size)
+            raise NoRoom(
+                f"{folder()}: no temporary file of {size / 1e9:.2f} GB ({error}); free some room"
+            ) from error
+        return np.ndarray(shape, dtype, mmap.mmap(file.fileno(), size))
 
 
-@dataclass(eq=False)
-class OnDisk:
-    """A block of rows in a file, which goes when nobody holds it any more."""
-
-    scratch: Scratch
-    path: str
-    shape: tuple[int, int]
-    dtype: np.dtype
-
-    def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            os.remove(self.path)
-
-    def open(self, mode: Literal["c", "r+"] = "c") -> np.ndarray:
-        """The rows, which are read as they are used; what is written to them is kept with mode "r+" alone."""
-        if 0 in self.shape:
-            return np.empty(self.shape, self.dtype)
-        return np.memmap(self.path, self.dtype, mode, shape=self.shape).view(np.ndarray)
-
-
-def opened(value: Any) -> Any:
-    """What a task works on: blocks on disk are read, others are as they are."""
-    return value.open() if isinstance(value, Streamed | OnDisk) else value
-
-
-def kept(value: Any, scratch: Scratch | None) -> Any:
-    """What a task returns: rows go to disk if that is where they are kept."""
-    if scratch is None or not isinstance(value, np.ndarray) or value.ndim != 2:
-        return value
-    block = scratch.block(value.shape, value.dtype)
-    block.open("r+")[:] = value
-    return block
+def let_go(array: np.ndarray, first: int = 0, last: int | None = None) -> None:
+    """Say that rows `first` to `last` of an array on disk are not needed for now; others are left alone."""
+    pages = array.base
+    if not isinstance(pages, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    row = array.nbytes // len(array)
+    start = first * row // mmap.PAGESIZE * mmap.PAGESIZE
+    stop = array.nbytes if last is None else last * row
+    if stop > start:
+        pages.madvise(mmap.MADV_DONTNEED, start, stop - start)

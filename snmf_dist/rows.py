@@ -1,8 +1,8 @@
 """The few words that carry all distribution: a solver says what happens to rows, not where they are.
 
-A matrix with n rows is `Whole` in the memory of this process, or in `Blocks` on a cluster or on disk. Given whole
+A matrix with n rows is `Whole` in this process, in memory or on disk, or in `Blocks` on a cluster. Given whole
 rows a word does its work, slice by slice on threads; given blocks it describes the work, one task a block,
-and `begin` starts it. So a solver's text runs in memory, on a cluster and out of core.
+and `begin` starts it. So a solver's text runs in memory, out of core and on a cluster.
 
 =================  ================================================================
 `load_whole`       A from a function of (start, stop), in memory; `load_blocks` in blocks
@@ -34,16 +34,16 @@ from snmf_dist import blocks, whole
 from snmf_dist.blocks import Blocks, load_blocks
 from snmf_dist.cluster import current_client, give_back
 from snmf_dist.halo import SPARE, Block, whole_block
+from snmf_dist.memory import SLICE
+from snmf_dist.ondisk import empty_on_disk, let_go
 from snmf_dist.solve.sweeps import product_rows
-from snmf_dist.stored import as_array, as_blocks, gather_rows
+from snmf_dist.stored import as_array, as_blocks
 from snmf_dist.whole import StreamedGraph, Whole, WholeGraph
 
 __all__ = ["load_blocks"]  # and all below
 
 Rows = Any  # Whole or Blocks; for A WholeGraph or BlockedGraph
 State = TypeVar("State", bound=tuple)
-
-SLICE = 16_384  # rows of a slice in memory: 20 columns of them stay in a core's second cache
 
 
 def load_whole(
@@ -53,7 +53,9 @@ def load_whole(
     *,
     parts: np.ndarray,
     bounds: np.ndarray | None = None,
+    rows: int = SLICE,
     held: bool = True,
+    on_disk: bool = False,
 ) -> WholeGraph | StreamedGraph:
     """A for rows in memory, read part by part, each by a thread.
 
@@ -62,19 +64,22 @@ def load_whole(
     parts : ndarray of int
         Where the parts begin and end that are read at a time.
     bounds : ndarray of int, optional
-        Where work is cut, and a streamed A read; by default each part into slices of at most `SLICE` rows.
+        Where work is cut, and a streamed A read; by default each part into slices
+    rows : int, default `SLICE`
+        of so many rows at most.
     held : bool, default True
-        Keep A in memory; else it is read again in every sweep.
+        Keep A; else it is read again in every sweep.
+    on_disk : bool, default False
+        Keep it, and all other rows, in temporary files.
     """
     starts = parts if bounds is None else bounds
     if bounds is None:
-        pieces = [np.linspace(a, b, -(-int(b - a) // SLICE) + 1)[:-1] for a, b in pairwise(parts)]
+        pieces = [np.linspace(a, b, -(-int(b - a) // rows) + 1)[:-1] for a, b in pairwise(parts)]
         bounds = np.append(np.concatenate(pieces), parts[-1]).astype(np.int64)
     if not held:
         return StreamedGraph(read, dtype, starts, bounds)
-    n = int(parts[-1])
-    indptr = np.zeros(n + 1, dtype=np.int64)
-    indices, data = np.zeros(nnz + SPARE, dtype=np.uint32), np.empty(nnz, dtype=dtype)
+    n, new = int(parts[-1]), empty_on_disk if on_disk else np.zeros
+    block = Block(new((n + 1,), np.int64), new((nnz + SPARE,), np.uint32), new((nnz,), dtype))
     done = 0
 
     def read_part(i: int) -> sparse.csr_matrix:
@@ -82,11 +87,13 @@ def load_whole(
 
     for row, A in zip(parts, whole.in_turn(read_part, parts), strict=False):
         entries = slice(done, done + A.nnz)
-        indices[entries], data[entries] = A.indices, A.data
-        indptr[row : row + A.shape[0] + 1] = A.indptr + done
+        block.indices[entries], block.data[entries] = A.indices, A.data
+        block.indptr[row : row + A.shape[0] + 1] = A.indptr + done
         done += A.nnz
+        for array in block[:3]:
+            let_go(array)
     give_back()
-    return WholeGraph(Block(indptr, indices, data), bounds)
+    return WholeGraph(block, bounds, on_disk=on_disk)
 
 
 def in_memory(rows: Any, bounds: Sequence[int] | None = None) -> Any:
@@ -103,13 +110,15 @@ def rows_like(A: Rows, read: Callable[..., Any], width: int, *, dtype: Any, **sc
     """Rows made by ``read(start, stop, **scalars)``, where the rows of `A` are."""
     if isinstance(A, WholeGraph | StreamedGraph):
         return whole.rows_like(A, read, width, dtype, scalars)
-    return blocks.rows_like(A, read, width, dtype, scalars, A.spill)
+    return blocks.rows_like(A, read, width, dtype, scalars)
 
 
 def rows_as(A: Rows, rows: Any, *, dtype: Any) -> Rows:
     """A Dask array or an array in memory as rows where those of `A` are."""
     if isinstance(A, WholeGraph | StreamedGraph):
-        return Whole(np.array(gather_rows(rows), dtype=dtype, order="C"), A.bounds)
+        if isinstance(rows, np.ndarray):
+            return whole.rows_like(A, Slices(rows), rows.shape[1], dtype, {})
+        return whole.from_array(A, as_array(rows), dtype)
     if isinstance(rows, np.ndarray):
         return rows_like(A, Slices(rows.astype(dtype)), rows.shape[1], dtype=dtype)
     return as_blocks(rows, A, dtype)

@@ -5,7 +5,7 @@ Alone in importing dask.array.
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,6 @@ from dask.highlevelgraph import HighLevelGraph
 
 from snmf_dist.blocks import Blocks
 from snmf_dist.cluster import current_client
-from snmf_dist.ondisk import opened
 from snmf_dist.whole import Whole
 
 
@@ -52,7 +51,7 @@ def as_array(rows: Any) -> da.Array:
         rows.lend()
         tasks: dict[Any, Any] = {(name, i, 0): rows.cut(i) for i in range(len(rows.bounds) - 1)}
     else:
-        tasks = {(name, i, 0): (_Open(rows.part), rows.key(i)) for i in range(len(rows.bounds) - 1)}
+        tasks = {(name, i, 0): (_Pick(rows.part), rows.key(i)) for i in range(len(rows.bounds) - 1)}
         needs = [rows]
     sizes = tuple(int(size) for size in np.diff(rows.bounds))
     return _array(name, tasks, needs, sizes, rows.shape[1], np.empty((0, 0), rows.dtype))
@@ -62,8 +61,7 @@ def as_blocks(rows: Any, like: Blocks, dtype: Any) -> Blocks:
     """A Dask array or an array in memory as blocks like those of `like`."""
     sizes = tuple(int(size) for size in np.diff(like.bounds))
     array = as_array(rows).rechunk((sizes, -1)).astype(dtype)
-    found = Blocks(array.name, None, like.bounds, rows.shape[1], np.dtype(dtype), array.__dask_graph__())
-    return replace(found, spill=like.spill)
+    return Blocks(array.name, None, like.bounds, rows.shape[1], np.dtype(dtype), array.__dask_graph__())
 
 
 def export_rows(rows: Any, write: Callable[..., Any], *, block_rows: int) -> list[Any]:
@@ -116,7 +114,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Take:
-    """Gathers rows of all blocks, in one process: those on disk are read as far as they are needed."""
+    """Gathers rows of all blocks, in one process."""
 
     bounds: np.ndarray
     width: int
@@ -132,14 +130,14 @@ class _Take:
         return found
 
 
-class _Open:
-    """Brings a block to where it is needed."""
+class _Pick:
+    """One of the blocks that a task made."""
 
     def __init__(self, part: int | None) -> None:
         self.part = part
 
     def __call__(self, made: Any) -> np.ndarray:
-        return opened(made if self.part is None else made[self.part])
+        return made if self.part is None else made[self.part]
 
 
 def _array(

@@ -1,8 +1,10 @@
-"""Rows that are whole in this process's memory. Work on them is cut into slices, which threads do side by side.
+"""Rows in one array, for work in one process. It is cut into slices, which threads do side by side.
 
 The slices are given with the rows and do not depend on the number of threads, nor does the shape of the tree in
-which sums are added: so the answer is the same to the last bit on any machine with the same instructions. A itself
-may stay on disk: a thread then reads some slices of it at a time, and does them one after the other.
+which sums are added: so the answer is the same to the last bit on any machine with the same instructions.
+
+The array may be on disk, as `ondisk` has it, and so may A: a thread then lets go of a slice when it is done with
+it. Or A may be streamed from its store: a thread reads some slices at a time, and does them one after the other.
 """
 
 import os
@@ -18,6 +20,7 @@ from scipy import sparse
 
 from snmf_dist.cluster import cores
 from snmf_dist.halo import Block, whole_block
+from snmf_dist.ondisk import empty_on_disk, let_go
 from snmf_dist.trees import tree_sum
 
 _spare: dict[Any, list[np.ndarray]] = {}  # arrays that are free to be used again
@@ -33,6 +36,8 @@ class Whole:
         C-contiguous.
     bounds : ndarray of int, (P + 1,)
         Where work on it is cut.
+    on_disk : bool, default False
+        Whether it is on disk, as what is made from it will be.
 
     Attributes
     ----------
@@ -42,21 +47,26 @@ class Whole:
         Whether others may hold the array: it is then neither written over nor used again.
     """
 
-    def __init__(self, array: np.ndarray, bounds: np.ndarray) -> None:
-        self.array, self.bounds = array, bounds
+    def __init__(self, array: np.ndarray, bounds: np.ndarray, *, on_disk: bool = False) -> None:
+        self.array, self.bounds, self.on_disk = array, bounds, on_disk
         self.sums: Any = None
         self.lent = False
         self.shape, self.dtype = array.shape, array.dtype
 
     def __del__(self) -> None:
         # Fresh memory costs a page fault for every 4 kB: half the time of an iteration at a million rows.
-        spares = _spare.setdefault((self.shape, self.dtype), [])
+        spares = _spare.setdefault((self.shape, self.dtype, self.on_disk), [])
         if not self.lent and len(spares) < SPARES:
             spares.append(self.array)
 
     def cut(self, i: int) -> np.ndarray:
         """Rows of slice i."""
         return self.array[self.bounds[i] : self.bounds[i + 1]]
+
+    def let_go(self, i: int | None = None) -> None:
+        """Say that slice i, or all, is not needed for now; matters for rows on disk."""
+        if self.on_disk:
+            let_go(self.array, *(() if i is None else self.bounds[i : i + 2].tolist()))
 
     def lend(self) -> np.ndarray:
         """The array, for those who may keep it."""
@@ -65,7 +75,7 @@ class Whole:
 
 
 class WholeGraph:
-    """A in memory.
+    """A in memory, or on disk as the kernels want it.
 
     Parameters
     ----------
@@ -73,6 +83,8 @@ class WholeGraph:
         All rows.
     bounds : ndarray of int, (P + 1,)
         Where work on it is cut.
+    on_disk : bool, default False
+        Whether it is on disk, as other rows will be.
 
     Attributes
     ----------
@@ -80,8 +92,8 @@ class WholeGraph:
         The slices that a thread does in turn: here each by itself.
     """
 
-    def __init__(self, block: Block, bounds: np.ndarray) -> None:
-        self.block, self.bounds = block, bounds
+    def __init__(self, block: Block, bounds: np.ndarray, *, on_disk: bool = False) -> None:
+        self.block, self.bounds, self.on_disk = block, bounds, on_disk
         self.shape, self.dtype = (int(bounds[-1]),) * 2, block.data.dtype
         self.parts = [range(i, i + 1) for i in range(len(bounds) - 1)]
 
@@ -92,11 +104,16 @@ class WholeGraph:
 
     def slices(self, part: range) -> Iterator[Block]:
         """The slices of a part."""
-        return map(self.cut, part)
+        for i in part:
+            block = self.cut(i)
+            yield block
+            if self.on_disk:
+                let_go(self.block.indices, *block.indptr[[0, -1]].tolist())
+                let_go(self.block.data, *block.indptr[[0, -1]].tolist())
 
 
 class StreamedGraph:
-    """A on disk: a part is read each time that it is worked on, and let go.
+    """A in its store: a part is read each time that it is worked on.
 
     Parameters
     ----------
@@ -109,6 +126,8 @@ class StreamedGraph:
     bounds : ndarray of int, (P + 1,)
         those where work is cut.
     """
+
+    on_disk = False  # other rows are in memory
 
     def __init__(
         self, read: Callable[[int, int], sparse.csr_matrix], dtype: Any, starts: np.ndarray, bounds: np.ndarray
@@ -132,26 +151,39 @@ def forget_spares() -> None:
     _spare.clear()
 
 
-def empty(bounds: np.ndarray, width: int, dtype: Any) -> Whole:
+def empty(bounds: np.ndarray, width: int, dtype: Any, *, on_disk: bool) -> Whole:
     """Rows to be written to."""
     shape = (int(bounds[-1]), width)
-    spares = _spare.get((shape, np.dtype(dtype)))
+    spares = _spare.get((shape, np.dtype(dtype), on_disk))
     if spares:
-        return Whole(spares.pop(), bounds)
+        return Whole(spares.pop(), bounds, on_disk=on_disk)
     forget_spares()  # they are of another shape: what was done with them is over
-    return Whole(np.empty(shape, dtype), bounds)
+    return Whole((empty_on_disk if on_disk else np.empty)(shape, dtype), bounds, on_disk=on_disk)
 
 
 def rows_like(
     A: WholeGraph | StreamedGraph, read: Callable[..., Any], width: int, dtype: Any, scalars: dict[str, Any]
 ) -> Whole:
     """Rows made by ``read(start, stop, **scalars)``."""
-    out = empty(A.bounds, width, dtype)
+    out = empty(A.bounds, width, dtype, on_disk=A.on_disk)
 
     def work(i: int) -> None:
         out.cut(i)[:] = read(int(A.bounds[i]), int(A.bounds[i + 1]), **scalars)
+        out.let_go(i)
 
     each(work, A.bounds)
+    return out
+
+
+def from_array(A: WholeGraph | StreamedGraph, rows: Any, dtype: Any) -> Whole:
+    """The rows of a Dask array, brought here a block of it at a time."""
+    out = empty(A.bounds, rows.shape[1], dtype, on_disk=A.on_disk)
+    start = 0
+    for block in rows.blocks:
+        values = block.compute()
+        out.array[start : start + len(values)] = values
+        start += len(values)
+        out.let_go()
     return out
 
 
@@ -159,10 +191,12 @@ def map_rows(
     f: Callable[..., Any], blocks: Sequence[Any], width: int, dtype: Any, scalars: dict[str, Any]
 ) -> Whole:
     """``f(*row blocks, **scalars)`` for each slice."""
-    out = empty(blocks[0].bounds, width, dtype)
+    out = empty(blocks[0].bounds, width, dtype, on_disk=blocks[0].on_disk)
 
     def work(i: int) -> None:
         out.cut(i)[:] = f(*(block.cut(i) for block in blocks), **scalars)
+        for rows in (*blocks, out):
+            rows.let_go(i)
 
     each(work, out.bounds)
     return out
@@ -173,7 +207,14 @@ def sum_rows(f: Callable[..., Any], blocks: Sequence[Any], scalars: dict[str, An
     if isinstance(blocks[0], WholeGraph | StreamedGraph):
         (A,) = blocks
         return _over_parts(A, lambda rows, i: f(rows, **scalars))
-    return tree_sum(each(lambda i: f(*(block.cut(i) for block in blocks), **scalars), blocks[0].bounds))
+
+    def work(i: int) -> Any:
+        total = f(*(block.cut(i) for block in blocks), **scalars)
+        for rows in blocks:
+            rows.let_go(i)
+        return total
+
+    return tree_sum(each(work, blocks[0].bounds))
 
 
 def sweep(
@@ -193,14 +234,18 @@ def sweep(
     for width, place in zip(widths, over, strict=True):
         old = None if place is None else blocks[place]
         if old is None or old.lent:
-            out.append(empty(A.bounds, width, B.dtype))
+            out.append(empty(A.bounds, width, B.dtype, on_disk=A.on_disk))
         else:
-            out.append(Whole(old.array, A.bounds))
+            out.append(Whole(old.array, A.bounds, on_disk=old.on_disk))
             old.lent = True  # the array is the new rows' now
 
     def work(rows_of_A: Block, i: int) -> Any:
         rows = (block.cut(i) for block in blocks)
-        return f(rows_of_A, B.array, B.array, *rows, out=[rows.cut(i) for rows in out], **scalars)
+        total = f(rows_of_A, B.array, B.array, *rows, out=[rows.cut(i) for rows in out], **scalars)
+        for one in (*blocks, *out):
+            one.let_go(i)
+        B.let_go()
+        return total
 
     return out, _over_parts(A, work)
 

@@ -1,4 +1,4 @@
-"""The words say the same in memory, in blocks on threads, in blocks kept on disk, and of an A that is streamed."""
+"""The words say the same in memory, on disk, in blocks, and of an A that is streamed."""
 
 from functools import partial
 from itertools import pairwise
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from snmf_dist.errors import NoRoom
 from snmf_dist.halo import local_block
-from snmf_dist.ondisk import Scratch
+from snmf_dist.ondisk import check_room, empty_on_disk
 from snmf_dist.rows import (
     begin,
     central,
@@ -59,18 +60,17 @@ def scaled(block, *, by):
     return block * by
 
 
-PLACES = ["memory", "streamed", "blocks", "streamed blocks", "spilled"]
+PLACES = ["memory", "streamed", "on disk", "blocks", "streamed blocks"]
 
 
 def graph_at(place, bounds):
     bounds = np.array(bounds)
     if place == "memory":
         return in_memory(A, bounds)
-    if place == "streamed":
-        return load_whole(read_A, A.nnz, A.dtype, parts=np.array([0, N]), bounds=bounds, held=False)
-    return load_blocks(
-        read_A, bounds, A.dtype, held=place == "blocks", spill=Scratch() if place == "spilled" else None
-    )
+    if place in ("streamed", "on disk"):
+        how = {"held": place != "streamed", "on_disk": place == "on disk"}
+        return load_whole(read_A, A.nnz, A.dtype, parts=np.array([0, 20, N]), bounds=bounds, **how)
+    return load_blocks(read_A, bounds, A.dtype, held=place == "blocks")
 
 
 bounds = st.sets(st.integers(1, N - 1), max_size=20).map(lambda cuts: [0, *sorted(cuts), N])
@@ -147,18 +147,20 @@ def test_a_held_graph_is_read_once_and_a_streamed_one_in_every_sweep():
         assert len(reads) == expected
 
 
-def test_blocks_on_disk_go_when_nobody_holds_them(tmp_path):
+def test_rows_on_disk_leave_nothing_behind_and_come_back_when_they_were_let_go(tmp_path):
     with dask.config.set(temporary_directory=str(tmp_path)):
-        here = graph_at("spilled", [0, 10, N])
-    (folder,) = tmp_path.iterdir()
-    rows = hold(rows_like(here, read, 3, dtype=float))
-    assert len(list(folder.iterdir())) == 2
-    more = hold(multiply(here, rows))
-    assert len(list(folder.iterdir())) == 4
-    del rows, more
-    assert list(folder.iterdir()) == []
-    del here
+        here = graph_at("on disk", [0, 10, N])
+        rows = rows_like(here, read, 3, dtype=float)
+        rows.let_go()
+        assert_allclose(gather_rows(multiply(here, rows)), A @ X)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_that_says_where():
+    with pytest.raises(NoRoom, match=r"needs 9000000000\.00 GB for temporary files, but .* free"):
+        check_room(9e18)
+    with pytest.raises(NoRoom, match="temporary files"):
+        empty_on_disk((1 << 50,), np.float64)
 
 
 def test_settling_runs_shared_work_once():
