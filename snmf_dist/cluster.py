@@ -111,6 +111,7 @@ def explain_losses() -> Iterator[None]:
     from distributed.client import FutureCancelledError
     from distributed.comm import CommClosedError
 
+    client = current_client()
     try:
         yield
     except KilledWorker as error:
@@ -118,7 +119,10 @@ def explain_losses() -> Iterator[None]:
             f"workers died again and again on the same work ({error.task}); most often they ran out "
             "of memory: give them more, or pass a smaller block_rows"
         ) from error
-    except (CommClosedError, FutureCancelledError) as error:
+    except Exception as error:
+        lost = client is not None and client.status != "running"  # what fails then may look like anything
+        if not lost and not isinstance(error, CommClosedError | FutureCancelledError):
+            raise
         raise WorkLost(
             f"the connection to the Dask scheduler was lost ({type(error).__name__}); start the cluster and "
             "the run again"

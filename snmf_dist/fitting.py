@@ -51,7 +51,8 @@ def solve_graph(
     with _enough_threads(plan):
         A = _load(store, settings, plan)
         top = 1.0 if store.normalize == "ncut" else None
-        graph = Graph(A, store.dtype, store.read_weights, top, isolated=store.block["zero_degree"] > 0)
+        weights = store.reader("read_weights") if plan.workers else store.read_weights
+        graph = Graph(A, store.dtype, weights, top, isolated=store.block["zero_degree"] > 0)
         earlier = _earlier(A, store, warm, settings)
         L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
         try:
@@ -86,7 +87,7 @@ def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Rows:
     given = None if rows is None else row_bounds(store.n, store.nnz, rows)
     if plan.workers:
         bounds = row_bounds(store.n, store.nnz, way.block_rows)
-        return load_blocks(store.read_rows, bounds, store.dtype, held=way.name == "on workers")
+        return load_blocks(store.reader("read_rows"), bounds, store.dtype, held=way.name == "on workers")
     return load_whole(
         store.read_rows,
         store.nnz,

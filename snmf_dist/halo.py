@@ -77,8 +77,8 @@ def local_block(A: sparse.csr_matrix, bounds: np.ndarray, i: int, needs: tuple[N
     --------
     >>> A = sparse.csr_matrix([[0, 1, 0, 0, 0, 2.0]])
     >>> block = local_block(A, np.array([0, 1, 3, 6]), 0)
-    >>> block.columns.tolist(), [(need.block, need.rows.tolist()) for need in block.needs[1:]]
-    ([2, 3], [(2, [2])])
+    >>> block.columns.tolist(), [(need.block, need.rows.tolist()) for need in block.needs]
+    ([1, 2], [(1, [0]), (2, [2])])
     """
     if needs is None:
         needs = _needs(A.indices, bounds, i)

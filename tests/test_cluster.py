@@ -99,7 +99,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
             if record.iteration == 4:
                 os.kill(self.victim, signal.SIGKILL)
 
-    settings = {"k": 4, "max_iter": 12, "tol": 1e-12}
+    settings = {"k": 4, "max_iter": 12, "tol": 1e-12, "block_rows": 50}
     with pytest.warns(errors.NotConverged):
         expected = snmf_dist.fit(graph, **settings)
     killer = Killer()

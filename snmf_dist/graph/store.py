@@ -29,6 +29,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,10 @@ class GraphStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open_graph_again, (self.path, self.options, self.fingerprint)
+
+    def reader(self, method: str) -> Callable[[int, int], Any]:
+        """`read_rows` or `read_weights`, for tasks on other machines."""
+        return Reader(method, self.path, self.options, self.fingerprint)
 
     @property
     def n_blocks(self) -> int:
@@ -298,6 +303,29 @@ def open_graph_again(path: str, options: storage.Options, fingerprint: str) -> G
     if store.fingerprint != fingerprint:
         raise StoreCorrupt(f"{path}: the graph was replaced while it was in use; start again")
     return store
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A method of a graph store as a function of (start, stop) that travels to other processes.
+
+    It carries the path, not the manifest, and opens the store where it is called: the scheduler need not see it.
+    """
+
+    method: str
+    path: str
+    options: storage.Options
+    fingerprint: str
+
+    def __call__(self, start: int, stop: int) -> Any:
+        """Rows `start` to `stop`."""
+        key = (self.path, self.fingerprint)
+        if key not in _open:
+            _open[key] = open_graph_again(self.path, self.options, self.fingerprint)
+        return getattr(_open[key], self.method)(start, stop)
+
+
+_open: dict[tuple[str, str], GraphStore] = {}  # of this process
 
 
 def silent(stage: str, done: int, total: int) -> None:

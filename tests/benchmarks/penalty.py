@@ -18,10 +18,11 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
+from snmf_dist.rows import in_memory
 from snmf_dist.solve import kernels
 from snmf_dist.solve.admm import ADAPT_RANGE, ADMM, FIRST_RHO, ADMMState
 from snmf_dist.solve.basis import leading_basis
-from snmf_dist.solve.stopping import GAIN, MOVED, quality
+from snmf_dist.solve.stopping import GAIN, MOVED, StepNumbers, admm_numbers, quality
 from tests.benchmarks.sets import FRESH, load
 
 GRAPHS = ("COIL-20", "Reuters", "blobs")
@@ -43,7 +44,7 @@ class Balanced(Fixed):
     """ρ keeps the primal and the dual residual within a factor of 3 (Boyd et al. 2011, §3.4.1)."""
 
     def follow(self, t, old, new):
-        numbers = ADMM((self.rho,)).watched(old, new)[0]
+        numbers = step_numbers(old, new, self.rho)
         if t % 5 == 0 and not 1 / 3 <= numbers.primal / numbers.dual <= 3:
             self.rho *= 1.5 if numbers.primal > numbers.dual else 1 / 1.5
         return new
@@ -54,7 +55,7 @@ class Relative(Fixed):
 
     def follow(self, t, old, new):
         solver = ADMM((self.rho,), adapt=True)
-        (self.rho,) = solver.adapted(t, solver.watched(old, new), [False]).rho
+        (self.rho,) = solver.adapted(t, [step_numbers(old, new, self.rho)], [False]).rho
         return new
 
 
@@ -90,7 +91,7 @@ class Anderson(Relative):
 
     def follow(self, t, old, new):
         rho, before = self.rho, self.history
-        self.on = self.on or ADMM((rho,)).watched(old, new)[0].change <= 1e-2
+        self.on = self.on or step_numbers(old, new, rho).change <= 1e-2
         image, point = (np.stack([s.L, s.Lam / rho, s.Gam / rho, s.Y]) for s in (new, old))
         residual = image - point
         if len(before) > 1 and np.linalg.norm(residual) > 2 * np.linalg.norm(before[-1][1]):
@@ -120,25 +121,32 @@ def curvature(step: np.ndarray, gradient: np.ndarray) -> float | None:
 
 def step(A: sparse.csr_matrix, s: ADMMState, *, rho: float, relax: float) -> ADMMState:
     """Algorithm 2 of the paper; over-relaxed, X and Y go past themselves on their way from L."""
-    rhos = np.array([rho])
-    C = kernels.ridge_inverse(kernels.run_grams(s.Y, runs=1), rho=rhos)
-    X = kernels.ridge_solve(A @ s.Y, s.L, s.Lam, inverse=C, rho=rhos)
-    D = kernels.ridge_inverse(kernels.run_grams(X, runs=1), rho=rhos)
-    Y = kernels.ridge_solve(A @ X, s.L, s.Gam, inverse=D, rho=rhos)
-    past = [relax * Z + (1 - relax) * s.L for Z in (X, Y)]
-    L = kernels.positive_mean(*past, s.Lam, s.Gam, rho=rhos)
-    Lam, Gam = (kernels.dual_ascent(*pair, rho=rhos) for pair in ((s.Lam, L, past[0]), (s.Gam, L, past[1])))
-    return ADMMState(X, Y, L, Lam, Gam)
+    ridge = rho * np.eye(s.Y.shape[1])
+    X = (A @ s.Y + rho * s.L + s.Lam) @ np.linalg.inv(s.Y.T @ s.Y + ridge)
+    Y = (A @ X + rho * s.L + s.Gam) @ np.linalg.inv(X.T @ X + ridge)
+    past_X, past_Y = (relax * Z + (1 - relax) * s.L for Z in (X, Y))
+    L = np.maximum(past_X + past_Y - (s.Lam + s.Gam) / rho, 0) / 2
+    return ADMMState(X, Y, L, s.Lam + rho * (L - past_X), s.Gam + rho * (L - past_Y))
+
+
+def step_numbers(old: ADMMState, new: ADMMState, rho: float) -> StepNumbers:
+    """What the package's rule would hear of a step."""
+    first = (new.X - old.X, old.X)
+    moves = (new.Y - old.Y, old.Y, new.L - old.L, old.L)
+    second = (*moves, new.L - new.X, new.L - new.Y, new.L, new.Lam, new.Gam)
+    sums = [(None, np.array([[np.vdot(M, M)] for M in half], dtype=float)) for half in (first, second)]
+    return admm_numbers(*sums, rho=np.array([rho]))[0]
 
 
 def run(A: sparse.csr_matrix, L: np.ndarray, rule: Fixed) -> tuple[int, int, float]:
     """Iterations until ADMM from L settled and until it was stationary, CAP if never, and c at the latter."""
-    state, looks, settled, stationary, c = ADMM((rule.rho,)).init(L), deque(maxlen=LOOK_BACK), CAP, CAP, np.nan
+    state, looks = ADMMState(L, L, L, np.zeros_like(L), np.zeros_like(L)), deque(maxlen=LOOK_BACK)
+    settled, stationary, c, rows_of_A = CAP, CAP, np.nan, in_memory(A)
     for t in range(1, CAP + 1):
         new = step(A, state, rho=rule.rho, relax=rule.relax)
         if not np.isfinite(new.L).all():
             break
-        labels, found = kernels.row_labels(new.L), quality(A, new.L, norm_A=0.0, runs=1)[0]
+        labels, found = kernels.row_labels(new.L), quality(rows_of_A, in_memory(new.L), norm_A=0.0, runs=1)[0]
         if settled == CAP and len(looks) == LOOK_BACK:
             labels0, c0 = looks[0]
             if (labels != labels0).mean() <= MOVED and abs(found.captured - c0) <= GAIN * abs(found.captured):
@@ -168,7 +176,7 @@ RULES = {
 def compare(name: str, A: sparse.csr_matrix) -> None:
     """Print a line for each rule."""
     n = A.shape[0]
-    bound = np.sum(leading_basis(A, K, seed=0, dtype=A.dtype).values ** 2)
+    bound = np.sum(leading_basis(in_memory(A), K, seed=0, dtype=A.dtype).values ** 2)
     scale = 2 * np.sqrt(A.sum() / n / n / K)
     starts = [kernels.uniform_rows(0, n, K=K, seed=seed, scale=scale, type=A.dtype) for seed in FRESH[:SEEDS]]
     print(f"\n{name}, n = {n}, k = {K}\n{'rule':24}{'settled':>8}{'kkt':>6}{'c/bound':>9}{'reached':>9}")
