@@ -17,9 +17,12 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from scipy import sparse
 
+from snmf_dist import spares
 from snmf_dist.cluster import current_client
 from snmf_dist.halo import Block, Need, local_block
 from snmf_dist.trees import FAN_IN, add_up
+
+URGENT = 1  # the priority of sums and of what is made of them: every block waits for it
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,7 @@ class BlockedGraph(Blocks):
     coupled : mapping
         Block i -> the blocks it needs rows of, and whether of each it needs all.
     packed : mapping
-        (i, j) -> the task whose result is what i needs of j, for blocks on a cluster.
+        (i, j) -> the numbers of the rows that i needs of j, unless it needs all.
     """
 
     coupled: Any = None
@@ -135,9 +138,7 @@ def load_blocks(
     A = hold(BlockedGraph(name, None, bounds, n, np.dtype(dtype), graph))
     couplings = [_value(f"{name}-needs-{i}", (_coupling, A.key(i)), [A]) for i in range(len(bounds) - 1)]
     coupled = dict(enumerate(dask.compute(*couplings)))
-    if current_client() is None:
-        return replace(A, coupled=coupled, packed={})
-    # On a cluster the lists of rows travel once, to where the rows are.
+    # The lists of rows travel once, to where the rows are.
     keys = {
         (i, j): f"{name}-want-{i}-{j}" for i, needs in coupled.items() for j, all_rows in needs if not all_rows
     }
@@ -169,7 +170,7 @@ def rows_like(
     """Rows made by ``read(start, stop, **scalars)``, in the blocks of A."""
     name, (call, lazy) = _name(read), _bind(read, scalars, 2 * (None,))
     tasks = {
-        (name, i, 0): (call, int(start), int(stop), *(value.key for value in lazy))
+        (name, i, 0): (call, int(start), int(stop), *map(_argument, lazy))
         for i, (start, stop) in enumerate(pairwise(A.bounds))
     }
     return Blocks(name, None, A.bounds, width, np.dtype(dtype), _layer(name, tasks, lazy))
@@ -182,7 +183,7 @@ def map_rows(
     first, name = blocks[0], _name(f)
     call, lazy = _bind(f, scalars, tuple(b.part for b in blocks))
     tasks = {
-        (name, i, 0): (call, *(b.key(i) for b in blocks), *(value.key for value in lazy))
+        (name, i, 0): (call, *(b.key(i) for b in blocks), *map(_argument, lazy))
         for i in range(len(first.bounds) - 1)
     }
     graph = _layer(name, tasks, [*blocks, *lazy])
@@ -192,10 +193,7 @@ def map_rows(
 def sum_rows(f: Callable[..., Any], blocks: Sequence[Blocks], scalars: dict[str, Any]) -> Delayed:
     """Sum of ``f(*row blocks, **scalars)`` over the blocks."""
     call, lazy = _bind(f, scalars, tuple(b.part for b in blocks))
-    leaves = [
-        (call, *(b.key(i) for b in blocks), *(value.key for value in lazy))
-        for i in range(len(blocks[0].bounds) - 1)
-    ]
+    leaves = [(call, *(b.key(i) for b in blocks), *map(_argument, lazy)) for i in range(len(blocks[0].bounds) - 1)]
     return _tree_sum(_name(f), leaves, [*blocks, *lazy])
 
 
@@ -211,16 +209,16 @@ def sweep(
     name, P = _name(f), len(A.bounds) - 1
     lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
     plain = {key: value for key, value in scalars.items() if key not in lazy}
-    parts = tuple(b.part for b in blocks)
-    call = _Sweep(f, plain, tuple(lazy), B.part, parts, tuple(widths), B.dtype)
+    call = _Sweep(f, plain, tuple(lazy), B.part, tuple(b.part for b in blocks), tuple(widths), B.dtype)
     tasks: dict[Any, Any] = {}
     for i in range(P):
-        packs = {j: (f"pack-{name}", i, j) for j, _ in A.coupled[i] if (i, j) in A.packed}
-        tasks.update({pack: (_Pack(B.part), B.key(j), A.packed[i, j].key) for j, pack in packs.items()})
-        halo = [packs.get(j, B.key(j)) for j, _ in A.coupled[i]]
-        ready = [j in packs for j, _ in A.coupled[i]]
+        packs = []
+        for j, all_rows in A.coupled[i]:
+            packs.append((f"pack-{name}", j) if all_rows else (f"pack-{name}", i, j))
+            tasks[packs[-1]] = (_Pack(B.part), B.key(j), None if all_rows else A.packed[i, j].key)
+        small = map(_argument, lazy.values())
         rows = (b.key(i) for b in blocks)
-        tasks[name, i, 0] = (call, A.key(i), B.key(i), halo, ready, *rows, *(value.key for value in lazy.values()))
+        tasks[name, i, 0] = (call, A.key(i), B.key(i), packs, *rows, *small)
     graph = _layer(name, tasks, [A, B, *blocks, *lazy.values(), *A.packed.values()])
     made = Blocks(name, None, A.bounds, 0, B.dtype, graph)
     last = len(widths)
@@ -234,8 +232,9 @@ class _Pack:
 
     part: int | None
 
-    def __call__(self, rows: Any, wanted: np.ndarray) -> np.ndarray:
-        return np.asarray(_part(rows, self.part)[wanted])
+    def __call__(self, rows: Any, wanted: np.ndarray | None) -> np.ndarray:
+        found: np.ndarray = _part(rows, self.part)
+        return found if wanted is None else found[wanted]
 
 
 @dataclass(frozen=True)
@@ -250,19 +249,14 @@ class _Sweep:
     widths: tuple[int, ...]
     dtype: np.dtype
 
-    def __call__(self, A: Any, own: Any, halo: list[Any], ready: list[bool], *values: Any) -> tuple[Any, ...]:
-        A = _opened(A)
+    def __call__(self, A: Any, own: Any, packs: list[np.ndarray], *values: Any) -> tuple[Any, ...]:
         own = _part(own, self.part)
-        rows = [
-            given if packed else need.take(_part(given, self.part))
-            for need, given, packed in zip(A.needs, halo, ready, strict=True)
-        ]
-        far = np.concatenate(rows) if rows else own[:0]
+        halo = packs[0] if len(packs) == 1 else np.concatenate([own[:0], *packs])
         cut = len(self.parts)
         blocks = [_part(v, p) for v, p in zip(values[:cut], self.parts, strict=True)]
         late = dict(zip(self.lazy, values[cut:], strict=True))
-        made = [np.empty((len(own), width), self.dtype) for width in self.widths]
-        return (*made, self.f(A, own, far, *blocks, out=made, **self.scalars, **late))
+        made = [spares.empty((len(own), width), self.dtype) for width in self.widths]
+        return (*made, self.f(_opened(A), own, halo, *blocks, out=made, **self.scalars, **late))
 
 
 def _part(made: Any, part: int | None) -> Any:
@@ -275,14 +269,18 @@ def hold(rows: Any) -> Any:
     return dask.persist(rows, optimize_graph=False)[0]
 
 
-def begin(state: tuple[Any, ...], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Start the work described; the state and the values, under way."""
-    beside = [rows.sums for rows in state if isinstance(rows, Blocks)]
-    lazy = [x for x in (*state, *values, *beside) if dask.is_dask_collection(x)]
-    started = dict(zip(map(_identity, lazy), dask.persist(*lazy, optimize_graph=False), strict=True))
-    rows = [started.get(_identity(x), x) for x in state]
-    rows = [replace(x, sums=started.get(_identity(x.sums), x.sums)) if isinstance(x, Blocks) else x for x in rows]
-    return rows, [started.get(_identity(x), x) for x in values]
+def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tuple[list[Any], list[Any]]]:
+    """Start the work described, as pairs of a state and of values, all at once; the same pairs, under way."""
+    everything = [x for state, values in described for x in (*state, *values)]
+    everything += [rows.sums for rows in everything if isinstance(rows, Blocks)]
+    lazy = {_identity(x): x for x in everything if dask.is_dask_collection(x)}
+    started = dict(zip(lazy, dask.persist(*lazy.values(), optimize_graph=False), strict=True))
+
+    def now(x: Any) -> Any:
+        found = started.get(_identity(x), x)
+        return replace(found, sums=now(x.sums)) if isinstance(x, Blocks) else found
+
+    return [([*map(now, state)], [*map(now, values)]) for state, values in described]
 
 
 def finish(values: Sequence[Any]) -> list[Any]:
@@ -295,23 +293,45 @@ def _identity(x: Any) -> Any:
     return (x.name, x.part) if isinstance(x, Blocks) else x.key if isinstance(x, Delayed) else None
 
 
+class _Small(Delayed):
+    """A small value, with a recipe: tasks that use it make it themselves, which saves a trip to the scheduler."""
+
+    __slots__ = ("recipe",)
+
+    def __init__(self, key: str, graph: HighLevelGraph, recipe: Any) -> None:
+        super().__init__(key, graph)
+        self.recipe = recipe
+
+
+def _argument(value: Any) -> Any:
+    """How a task names a value."""
+    if isinstance(value, _Small):
+        return value.recipe
+    return value.key if isinstance(value, Delayed) else value
+
+
 def central(f: Callable[..., Any], values: Sequence[Any], scalars: dict[str, Any]) -> Delayed:
     """``f(*values, **scalars)``, once for all rows."""
     name = _name(f)
     call, lazy = _bind(f, scalars, tuple(None for _ in values))
-    arguments = [v.key if isinstance(v, Delayed) else v for v in (*values, *lazy)]
-    return _value(name, (call, *arguments), [v for v in (*values, *lazy) if isinstance(v, Delayed)])
+    recipe = (call, *map(_argument, (*values, *lazy)))
+    needs = [v for v in (*values, *lazy) if isinstance(v, Delayed)]
+    with dask.annotate(priority=URGENT):
+        return _Small(name, _layer(name, {name: recipe}, needs), recipe)
 
 
 def _tree_sum(name: str, leaves: list[Any], needs: Sequence[Any]) -> Delayed:
     """The sum of what the leaf tasks return, in the tree of `trees`."""
     level = [f"{name}-{i}" for i in range(len(leaves))]
     tasks: dict[Any, Any] = dict(zip(level, leaves, strict=True))
+    recipe: Any = level[0]
     while len(level) > 1:
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [f"{group[0]}+{len(group)}" for group in groups]
         tasks.update({key: (add_up, group) for key, group in zip(level, groups, strict=True)})
-    return Delayed(level[0], HighLevelGraph.from_collections(level[0], tasks, dependencies=needs))
+        recipe = (add_up, groups[0])
+    with dask.annotate(priority=URGENT):
+        return _Small(level[0], _layer(level[0], tasks, needs), recipe)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import dask
 import numpy as np
 
-from snmf_dist import cluster
+from snmf_dist import cluster, spares
 from snmf_dist.blocks import load_blocks
 from snmf_dist.errors import NotConverged, ResultWarning
 from snmf_dist.graph.importing import row_bounds
@@ -25,7 +25,6 @@ from snmf_dist.solve.kernels import row_labels
 from snmf_dist.solve.runs import Earlier, Found, Graph, solve
 from snmf_dist.solve.sweeps import compile_all, kept_in
 from snmf_dist.stored import gather_rows, take_rows
-from snmf_dist.whole import forget_spares
 
 
 def solve_graph(
@@ -58,7 +57,8 @@ def solve_graph(
         try:
             found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
         finally:
-            forget_spares()
+            spares.forget()
+            cluster.on_each_worker(spares.forget)
         facts = {
             "place": "cluster" if plan.workers else "threads",
             "way": plan.way.name,

@@ -15,7 +15,7 @@ from snmf_dist.errors import DoesNotFit
 
 PROCESS = 340e6  # bytes of a process that has just compiled its kernels; 220e6 if they were kept. Measured
 SLICE = 16_384  # rows worked on at a time: 20 columns of them stay in a core's second cache
-AHEAD = 2  # steps under way at a time on a cluster
+AHEAD = 4  # steps under way at a time on a cluster
 LEAST_ROWS = 1024  # of a slice on disk
 WINDOW = 65_536  # bytes around a row on disk that the system brings into memory with it
 STATE = {"admm": 5, "apg": 11, "hals": 7}  # n × K arrays at a time in memory

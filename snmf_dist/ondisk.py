@@ -53,8 +53,10 @@ def empty_on_disk(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 def let_go(array: np.ndarray, first: int = 0, last: int | None = None) -> None:
     """Say that rows `first` to `last` of an array on disk are not needed for now; others are left alone."""
-    pages = array.base
-    if not isinstance(pages, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+    pages: Any = array.base
+    while pages is not None and not isinstance(pages, mmap.mmap):
+        pages = pages.base if isinstance(pages, np.ndarray) else getattr(pages, "array", None)
+    if pages is None or not hasattr(mmap, "MADV_DONTNEED"):
         return
     row = array.nbytes // len(array)
     start = first * row // mmap.PAGESIZE * mmap.PAGESIZE

@@ -206,20 +206,21 @@ def hold(rows: Rows) -> Rows:
     return blocks.hold(rows) if isinstance(rows, Blocks) else rows
 
 
-def begin(state: State, numbers: Any) -> tuple[State, Any]:
-    """Start all the work described; the state and the numbers, under way.
+def begin(*described: tuple[State, Any]) -> list[tuple[State, Any]]:
+    """Start all the work described, at once; the same pairs, under way.
 
     Parameters
     ----------
-    state : tuple of rows
-        What the next step starts from.
-    numbers : value or mapping of values
-        Small results of `central` or `sum_rows`.
+    *described : pairs of a tuple of rows and of a value or mapping of values
+        What a next step starts from, and small results of `central` or `sum_rows`.
     """
-    named = numbers if isinstance(numbers, Mapping) else {"": numbers}
-    rows, values = blocks.begin(state, list(named.values()))
-    begun = dict(zip(named, values, strict=True))
-    return _rebuild(state, rows), begun if isinstance(numbers, Mapping) else begun[""]
+    named = [numbers if isinstance(numbers, Mapping) else {"": numbers} for _, numbers in described]
+    pairs = [(state, list(values.values())) for (state, _), values in zip(described, named, strict=True)]
+    found = []
+    for (state, numbers), names, (rows, values) in zip(described, named, blocks.begin(pairs), strict=True):
+        begun = dict(zip(names, values, strict=True))
+        found.append((_rebuild(state, rows), begun if isinstance(numbers, Mapping) else begun[""]))
+    return found
 
 
 def finish(numbers: Any) -> Any:
@@ -231,7 +232,7 @@ def finish(numbers: Any) -> Any:
 
 def settle(state: State, numbers: Any) -> tuple[State, Any]:
     """Start all the work described, keep the state where it is made, and wait for the numbers."""
-    state, numbers = begin(state, numbers)
+    ((state, numbers),) = begin((state, numbers))
     return state, finish(numbers)
 
 

@@ -18,13 +18,11 @@ import dask
 import numpy as np
 from scipy import sparse
 
+from snmf_dist import spares
 from snmf_dist.cluster import cores
 from snmf_dist.halo import Block, whole_block
 from snmf_dist.ondisk import empty_on_disk, let_go
 from snmf_dist.trees import tree_sum
-
-_spare: dict[Any, list[np.ndarray]] = {}  # arrays that are free to be used again
-SPARES = 2  # of a shape
 
 
 class Whole:
@@ -44,7 +42,7 @@ class Whole:
     sums : Any
         What was added up while the rows were made, or None.
     lent : bool
-        Whether others may hold the array: it is then neither written over nor used again.
+        Whether others may hold the array: it is then not written over.
     """
 
     def __init__(self, array: np.ndarray, bounds: np.ndarray, *, on_disk: bool = False) -> None:
@@ -52,12 +50,6 @@ class Whole:
         self.sums: Any = None
         self.lent = False
         self.shape, self.dtype = array.shape, array.dtype
-
-    def __del__(self) -> None:
-        # Fresh memory costs a page fault for every 4 kB: half the time of an iteration at a million rows.
-        spares = _spare.setdefault((self.shape, self.dtype, self.on_disk), [])
-        if not self.lent and len(spares) < SPARES:
-            spares.append(self.array)
 
     def cut(self, i: int) -> np.ndarray:
         """Rows of slice i."""
@@ -146,19 +138,10 @@ class StreamedGraph:
             yield block._replace(indptr=block.indptr[low : high + 1])
 
 
-def forget_spares() -> None:
-    """Give the memory of spare arrays back."""
-    _spare.clear()
-
-
 def empty(bounds: np.ndarray, width: int, dtype: Any, *, on_disk: bool) -> Whole:
     """Rows to be written to."""
-    shape = (int(bounds[-1]), width)
-    spares = _spare.get((shape, np.dtype(dtype), on_disk))
-    if spares:
-        return Whole(spares.pop(), bounds, on_disk=on_disk)
-    forget_spares()  # they are of another shape: what was done with them is over
-    return Whole((empty_on_disk if on_disk else np.empty)(shape, dtype), bounds, on_disk=on_disk)
+    array = spares.empty((int(bounds[-1]), width), dtype, empty_on_disk if on_disk else np.empty)
+    return Whole(array, bounds, on_disk=on_disk)
 
 
 def rows_like(

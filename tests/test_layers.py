@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 # From the ground up; a module imports only what stands on an earlier line, or before it on its own.
 LAYERS = [
     "errors result.records",
-    "settings storage memory halo trees ondisk graph.checks graph.similarity graph.neighbors cluster",
+    "settings storage memory halo trees ondisk spares graph.checks graph.similarity graph.neighbors cluster",
     "solve.vector solve.compiled solve.kernels solve.sweeps",
     "whole blocks stored rows",
     "graph.edgefiles graph.store graph.writer graph.points graph.partition graph.workshop graph.plan",
@@ -32,6 +32,8 @@ PLAIN = {
     "settings",
     "halo",
     "trees",
+    "spares",
+    "memory",
     "result.records",
     "graph.checks",
     "graph.similarity",

@@ -182,8 +182,8 @@ def test_settling_runs_shared_work_once():
 def test_what_was_begun_can_be_gone_on_from_before_its_numbers_are_there():
     here = graph_at("blocks", [0, 10, N])
     rows = rows_like(here, read, 3, dtype=float)
-    state, numbers = begin((multiply(here, rows),), sum_rows(gram, rows))
-    state, more = begin((multiply(here, state[0]),), sum_rows(gram, state[0]))
+    ((state, numbers),) = begin(((multiply(here, rows),), sum_rows(gram, rows)))
+    ((state, more),) = begin(((multiply(here, state[0]),), sum_rows(gram, state[0])))
     assert_allclose(finish(numbers), X.T @ X)
     assert_allclose(finish(more), (A @ X).T @ (A @ X))
     assert_allclose(gather_rows(state[0]), A @ (A @ X))

@@ -201,12 +201,15 @@ class _Steps:
     ) -> tuple[Any, list[StepNumbers]]:
         """The state after iteration `iteration` and its numbers."""
         ahead = AHEAD if runs_elsewhere(self.A) else 1
-        while len(self.under_way) < ahead:
-            t = iteration + len(self.under_way)
-            if self.under_way and (t > last or looks(t - 1) or solver.decides(t - 1)):
-                break
+        described: list[tuple[Any, Any]] = []
+        if len(self.under_way) <= ahead - 2 or not self.under_way:  # several at once: each submission costs
             latest = self.under_way[-1][0] if self.under_way else state
-            self.under_way.append(begin(*solver.step(self.A, latest)))
+            for t in range(iteration + len(self.under_way), iteration + ahead):
+                if t > iteration and (t > last or looks(t - 1) or solver.decides(t - 1)):
+                    break
+                described.append(solver.step(self.A, latest))
+                latest = described[-1][0]
+        self.under_way.extend(begin(*described))
         state, numbers = self.under_way.popleft()
         return state, finish(numbers)
 
