@@ -228,7 +228,9 @@ class _Sizes:
         """Slices as small as they must be; the rows of others lie anywhere among all rows."""
         rows = min(block_rows or SLICE, self.n)
         a_row = TASK[self.solver] * self.k * self.n_init * self.item + self.nnz / self.n * (self.item + 4)
-        others = max(self.k * self.n_init * self.item, (self.k + 10) * self.item)
+        others = self.k * self.n_init * self.item
+        if self.init != "random":
+            others = max(others, (self.k + 10) * self.item)
         if self.init == "kmeans":
             others = max(others, COMPARED)
         while True:

@@ -15,7 +15,7 @@ from numba import njit
 
 from snmf_dist.solve.vector import add_product
 
-TILE = 64  # rows
+TILE = 256  # rows
 
 _fast: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc", "nsz"}}
 

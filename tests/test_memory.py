@@ -1,0 +1,109 @@
+"""Memory is planned before a run and kept to; what does not fit in memory gives the same answer from disk."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+import snmf_dist
+from snmf_dist import errors
+from snmf_dist.memory import LEAST_ROWS, plan
+from snmf_dist.rows import load_blocks
+from snmf_dist.solve.admm import ADMM
+from snmf_dist.solve.start import random_start
+from tests.benchmarks.measure import in_process
+from tests.helpers import planted_graph
+
+
+def ring(n, width=8):
+    """Every row is joined to `width` on either side: quick to make at any size."""
+    offsets = [d for d in range(-width, width + 1) if d]
+    return sparse.diags_array([1.0] * len(offsets), offsets=offsets, shape=(n, n), format="csr")
+
+
+def fitted(path, k, limit):
+    """Run in a process of its own: what was planned."""
+    found = snmf_dist.fit(path, k, max_iter=3, memory_limit=limit)
+    return {"way": found.provenance["way"], "planned": found.provenance["planned_bytes"]}
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "limit", "way"),
+    [
+        (2_000, 5, None, "in memory"),
+        (150_000, 20, None, "in memory"),
+        (400_000, 20, 0.9, "on disk"),
+        (150_000, 2, 0.995, "A streamed"),
+    ],
+)
+def test_the_peak_is_what_was_planned(tmp_path, n, k, limit, way):
+    graph = snmf_dist.import_graph(ring(n, 30 if k == 2 else 8), tmp_path / "g.zarr", reorder=False)
+    if limit is not None:
+        limit = int(limit * snmf_dist.plan_fit(graph, k, memory_limit="1TB").ways[0].process)
+        limit = limit if way != "on disk" else int(1.01 * snmf_dist.plan_fit(graph, k).ways[2].process)
+    cost = in_process("tests.test_memory", "fitted", path=graph.path, k=k, limit=limit)
+    assert cost.result["way"] == way
+    assert cost.result["planned"] / 3 <= cost.rss <= cost.result["planned"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"init": "random", "n_init": 2}, {"solver": "hals"}, {"solver": "apg"}])
+def test_held_streamed_and_on_disk_give_the_same_bits(tmp_path, settings, monkeypatch):
+    graph = snmf_dist.import_graph(planted_graph(300, 3)[0], tmp_path / "g.zarr", block_rows=40)
+    ways = []
+    for name in ("in memory", "A streamed", "on disk"):
+        monkeypatch.setattr("snmf_dist.api.plan", lambda *a, name=name, **k: only(name, plan(*a, **k)))
+        ways.append(snmf_dist.fit(graph, 3, **settings))
+        assert ways[-1].provenance["way"] == name
+    for other in ways[1:]:
+        assert_array_equal(ways[0].membership.compute(), other.membership.compute())
+        assert ways[0].history[-1].objective == other.history[-1].objective
+
+
+def only(name, planned):
+    """A plan in which one way is the only one that fits."""
+    way = next(way for way in planned.ways if way.name == name)
+    return type(planned)(way, planned.ways, planned.limit, planned.workers)
+
+
+def test_a_limit_that_cannot_be_kept_is_refused_before_work_starts(graph):
+    class Started(snmf_dist.Listener):
+        def on_start(self, settings):
+            pytest.fail("work started")
+
+    with pytest.raises(errors.DoesNotFit, match=r"needs at least .* \(on disk\) but may use 100 MB"):
+        snmf_dist.fit(graph, 3, memory_limit="100MB", listeners=[Started()])
+    with pytest.raises(errors.InputError, match="expected bytes, or text as '4GiB'"):
+        snmf_dist.fit(graph, 3, memory_limit="lots")
+
+
+def test_files_that_do_not_fit_on_disk_are_refused_before_work_starts(graph, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr("snmf_dist.api.plan", lambda *a, **k: only("on disk", plan(*a, **k)))
+    with pytest.raises(errors.NoRoom, match="GB are free; give more memory, free some room, or set Dask's"):
+        snmf_dist.fit(graph, 3)
+
+
+def test_less_memory_means_a_slower_way_and_smaller_slices():
+    ways = [plan(10_000_000, 300_000_000, 20, memory=m, stored_rows=65_000) for m in (1e11, 6.8e9, 3e9)]
+    assert [found.way.name for found in ways] == ["in memory", "A streamed", "on disk"]
+    small = plan(100_000_000, 3_000_000_000, 20, memory=12e9, stored_rows=65_000, halo=0.5).way
+    assert small.block_rows >= LEAST_ROWS
+    assert small.disk > 40e9
+
+
+def test_a_cluster_shares_the_rows():
+    one, four = (plan(10**7, 3 * 10**8, 20, workers=w, threads=2).way for w in (1, 4))
+    assert four.process < one.process / 2
+
+
+def test_an_iteration_on_a_cluster_is_few_tasks():
+    """At most eight tasks a block, the packing of halos apart."""
+    A = ring(64, 3)
+    blocks = load_blocks(lambda start, stop: A[start:stop], np.arange(0, 65, 8), A.dtype)
+    solver = ADMM((0.3,))
+    state = solver.init(random_start(blocks, 2, seeds=[0], sum_A=float(A.sum()), dtype=A.dtype).L)
+    before = set(state.X.graph.to_dict()) | set(state.L.graph.to_dict()) | set(state.Gam.graph.to_dict())
+    new, numbers = solver.step(blocks, state)
+    tasks = set(new.L.graph.to_dict()) | set(numbers.__dask_graph__().to_dict())
+    tasks = [key for key in tasks - before if not str(key).startswith("('pack") and "rows of A" not in str(key)]
+    assert 0 < len(tasks) <= 8 * 8
