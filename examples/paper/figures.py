@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from methods import objective, shared_start, warm_up
+from methods import objective, shared_start
 from real import draw_by_k
 from runs import Ledger
 from scipy import sparse
@@ -133,7 +133,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table3", type=Path, default=Path("paper-table3"))
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    warm_up()
     with tempfile.TemporaryDirectory() as folder:
         draw_synthetic(given.out / "synthetic.png", folder)
         points = read_points("COIL-20")

@@ -7,7 +7,7 @@ graph is made before. Methods whose package is not installed raise `Absent`, whi
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -75,16 +75,16 @@ def run(name: str, problem: Problem, seed: int, *, seconds: float = np.inf, thre
         return METHODS[name](problem, seed, seconds)
 
 
-def warm_up() -> None:
-    """Compile and import what is needed, so that no method is timed doing so."""
+def warm_up(names: Iterable[str]) -> None:
+    """Compile and import what these methods need, so that none is timed doing so."""
     import tempfile
 
     W = sparse.block_diag([np.ones((6, 6))] * 3, format="csr")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
         graph = snmf_dist.import_graph(W, f"{folder}/warm.zarr", dtype="float32")
-        for method in METHODS:
+        for name in names:
             try:
-                run(method, Problem(graph, W, np.abs(np.random.default_rng(0).normal(size=(18, 4))), 3), 0)
+                run(name, Problem(graph, W, np.abs(np.random.default_rng(0).normal(size=(18, 4))), 3), 0)
             except Absent:
                 continue
 

@@ -48,11 +48,11 @@ class Ledger:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "rows.jsonl"
         self.rows: dict[tuple, dict[str, Any]] = {}
-        for line in self.path.read_text().splitlines() if self.path.exists() else []:
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:  # the line that a kill cut short: made again
-                continue
+        text = self.path.read_text() if self.path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:  # a kill cut the last line short: its row is made again
+            self.path.write_text(whole)
+        for row in map(json.loads, whole.splitlines()):
             self.rows[tuple(row[name] for name in KEY)] = row
 
     def add(self, key: tuple, figures: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def run_cases(cases: Iterable[Case], given: argparse.Namespace, ledger: Ledger) 
     with Progress(*columns) as progress, tempfile.TemporaryDirectory() as folder:
         bar = progress.add_task("compiling", total=total)
         if any(key not in ledger.rows for keys in wanted for key in keys):
-            methods.warm_up()
+            methods.warm_up(given.methods)
         all_points: dict[str, Points] = {}
         for case, keys in zip(cases, wanted, strict=True):
             missing = [key for key in keys if key not in ledger.rows]
