@@ -55,7 +55,7 @@ def make_page(ledger: Ledger, set: str, given: argparse.Namespace) -> str:
     for name, title, published in (
         ("AC", "AC, mean, %", ACCURACY[set]),
         ("NMI", "NMI, mean, %", {}),
-        ("seconds", "Seconds, mean, the graph apart", SECONDS[set]),
+        ("cpu", "Seconds of the processor, mean, the graph apart", SECONDS[set]),
     ):
         lines = []
         for k in given.ks:
@@ -83,11 +83,11 @@ def _ratios(ledger: Ledger, set: str, ks: Sequence[int]) -> str:
     """How many times faster ADMM is than SymNMF and APG, for each k."""
     lines = []
     for k in ks:
-        ours = ledger.mean("seconds", set=set, k=k, method="ADMM")
+        ours = ledger.mean("cpu", set=set, k=k, method="ADMM")
         cells = [f"k={k}"]
         for i, rival in ((2, "SymNMF"), (3, "APG")):
             paper = SECONDS[set][k][i] / SECONDS[set][k][4] if k in SECONDS[set] else float("nan")
-            ratio = ledger.mean("seconds", set=set, k=k, method=rival) / ours
+            ratio = ledger.mean("cpu", set=set, k=k, method=rival) / ours
             cells.append(f"{show(ratio, 1)} (paper {show(paper, 1)})")
         lines.append(cells)
     return "Times faster ADMM is than:\n\n" + markdown(["", "SymNMF", "APG"], lines)
@@ -128,12 +128,16 @@ def draw_by_k(ledgers: dict[str, Ledger], path: object) -> None:
     styles = {name: (f"C{i % 10}", "-" if name in SNMF else "--", MARKS[i % 10]) for i, name in enumerate(METHODS)}
     for (set, ledger), row in zip(ledgers.items(), panels, strict=True):
         ks = sorted({key[1] for key in ledger.rows})
-        for axes, name in zip(row, ("AC", "seconds"), strict=True):
+        for axes, name in zip(row, ("AC", "cpu"), strict=True):
             for method, (color, line, mark) in styles.items():
                 values = [ledger.mean(name, set=set, k=k, method=method) for k in ks]
                 if np.isfinite(values).any():
                     axes.plot(ks, values, line, marker=mark, ms=5, color=color, lw=1.3, label=method)
-            axes.set(xlabel="k", xticks=ks, title=f"{set}: " + ("mean AC, %" if name == "AC" else "mean seconds"))
+            axes.set(
+                xlabel="k",
+                xticks=ks,
+                title=f"{set}: " + ("mean AC, %" if name == "AC" else "mean seconds of the processor"),
+            )
             axes.grid(alpha=0.3)
         row[1].set_yscale("log")
     drawn = {line.get_label(): line for axes in panels.ravel() for line in axes.get_lines()}

@@ -23,7 +23,7 @@ from sets import Points, draw_classes, make_problem, read_points
 import snmf_dist
 
 KEY = ("set", "k", "subset", "start", "method")
-FIGURES = ("AC", "NMI", "seconds", "products", "objective", "note")
+FIGURES = ("AC", "NMI", "seconds", "cpu", "products", "objective", "note")
 PACKAGES = ("snmf-dist", "numpy", "scipy", "scikit-learn", "numba", "dask")
 
 
@@ -124,6 +124,7 @@ def _row(problem: Any, y: np.ndarray, key: tuple, given: argparse.Namespace) -> 
         "AC": round(100 * scores.accuracy, 4),
         "NMI": round(100 * scores.nmi, 4),
         "seconds": round(found.seconds, 4),
+        "cpu": round(found.cpu, 4),
         "products": found.products,
         "objective": found.objective,
         "note": found.note,

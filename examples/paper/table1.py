@@ -51,7 +51,7 @@ def _page(ledger: Ledger, names: list[str], given) -> str:
             paper = f" (paper {published[method]})" if method in published else ""
             cells.append(f"{good} of {runs}{paper}" if runs else "not run: " + _why(ledger, name, method))
         perfect.append([name, *cells])
-        means = [ledger.mean("seconds", set=name, method=method) for method in given.methods]
+        means = [ledger.mean("cpu", set=name, method=method) for method in given.methods]
         seconds.append([name, *(f"{mean:.3f}" if np.isfinite(mean) else "–" for mean in means)])
         rivals = [m for m in ("ADMM", "APG", "SymNMF", "HALS") if m in counts]
         if "default" in counts and any(counts[m][0] > counts["default"][0] for m in rivals):
@@ -60,7 +60,7 @@ def _page(ledger: Ledger, names: list[str], given) -> str:
         [
             f"Perfect clusterings of {given.starts} starts (in brackets the paper's, of 100):\n",
             markdown(["set", *given.methods], perfect),
-            "Mean seconds, the graph apart:\n",
+            "Seconds of the processor, mean, the graph apart:\n",
             markdown(["set", *given.methods], seconds),
             "The default is behind an SNMF method on: " + ("; ".join(worse) or "no set") + ".\n",
             made_with(given.threads),
