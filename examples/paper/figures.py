@@ -66,7 +66,7 @@ def draw_convergence(path: Path, problem: Problem, *, products: int = 600, secon
 
 
 def _fit_curve(problem: Problem, L: np.ndarray, solver: str, rho: float | str, *, products: int) -> Curve:
-    """The history of a fit that looks at every iteration; the looks' own products are taken off."""
+    """The looks of a fit at itself, every fifth iteration; their own products are taken off."""
     solution = snmf_dist.fit(
         problem.graph,
         problem.k,
@@ -75,9 +75,9 @@ def _fit_curve(problem: Problem, L: np.ndarray, solver: str, rho: float | str, *
         rho=rho,
         stop="paper",
         max_iter=max(products // 2, 1),
-        evaluate_every=1,
+        evaluate_every=5,
     )
-    records = solution.history
+    records = [record for record in solution.history if record.evaluated]
     return Curve(
         [record.products - i for i, record in enumerate(records, 1)],
         [record.objective for record in records],

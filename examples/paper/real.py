@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-from methods import METHODS, SNMF
+from methods import METHODS, SNMF, UNFINISHED
 from published import ACCURACY, SECONDS
 from published import METHODS as PAPERS
 from runs import Case, Ledger, command_line, made_with, markdown, run_cases, show
@@ -76,7 +76,13 @@ def _extent(ledger: Ledger, set: str, k: int) -> str:
 def _cell(ledger: Ledger, name: str, set: str, k: int, method: str, published: dict) -> str:
     paper = dict(zip(PAPERS, published.get(k, ()), strict=False)).get(method)
     beside = "" if paper is None else f" ({paper:.2f})"
-    return show(ledger.mean(name, set=set, k=k, method=method)) + beside
+    least = "> " if name == "cpu" and _unfinished(ledger, set, k, method) else ""
+    return least + show(ledger.mean(name, set=set, k=k, method=method)) + beside
+
+
+def _unfinished(ledger: Ledger, set: str, k: int, method: str) -> bool:
+    """Whether a run was given up, so that the mean of the seconds is too low."""
+    return UNFINISHED in ledger.figures("note", set=set, k=k, method=method)
 
 
 def _ratios(ledger: Ledger, set: str, ks: Sequence[int]) -> str:
@@ -88,7 +94,8 @@ def _ratios(ledger: Ledger, set: str, ks: Sequence[int]) -> str:
         for i, rival in ((2, "SymNMF"), (3, "APG")):
             paper = SECONDS[set][k][i] / SECONDS[set][k][4] if k in SECONDS[set] else float("nan")
             ratio = ledger.mean("cpu", set=set, k=k, method=rival) / ours
-            cells.append(f"{show(ratio, 1)} (paper {show(paper, 1)})")
+            least = "> " if _unfinished(ledger, set, k, rival) else ""
+            cells.append(f"{least}{show(ratio, 1)} (paper {show(paper, 1)})")
         lines.append(cells)
     return "Times faster ADMM is than:\n\n" + markdown(["", "SymNMF", "APG"], lines)
 

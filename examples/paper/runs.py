@@ -120,9 +120,10 @@ def _row(problem: Any, y: np.ndarray, key: tuple, given: argparse.Namespace) -> 
     except methods.Absent as why:
         return {**dict.fromkeys(FIGURES), "note": str(why)}
     scores = snmf_dist.score(found.labels, y)
+    finished = found.note != methods.UNFINISHED
     return {
-        "AC": round(100 * scores.accuracy, 4),
-        "NMI": round(100 * scores.nmi, 4),
+        "AC": round(100 * scores.accuracy, 4) if finished else None,
+        "NMI": round(100 * scores.nmi, 4) if finished else None,
         "seconds": round(found.seconds, 4),
         "cpu": round(found.cpu, 4),
         "products": found.products,
