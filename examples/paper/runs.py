@@ -67,6 +67,11 @@ class Ledger:
         found = [row[name] for row in self.rows.values() if all(row[key] == where[key] for key in where)]
         return [value for value in found if value is not None]
 
+    def by_run(self, name: str, **where: Any) -> dict[tuple[int, int], Any]:
+        """One figure of all rows that match, by the subset and the start: to compare methods on the same runs."""
+        rows = [row for row in self.rows.values() if all(row[key] == where[key] for key in where)]
+        return {(row["subset"], row["start"]): row[name] for row in rows if row[name] is not None}
+
     def mean(self, name: str, **where: Any) -> float:
         """The mean of a figure over all rows that match; NaN if there is none."""
         values = self.figures(name, **where)
