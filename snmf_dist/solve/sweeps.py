@@ -80,10 +80,10 @@ def first_half(
 ) -> tuple[np.ndarray, np.ndarray]:
     """X = (AY + ρL + Λ)(YᵀY + ρI)⁻¹ with its Gram matrices, (R, K, K), and squares as in `compiled`, (2, R)."""
     lost, small = _finite(inverse, rho, L.dtype)
-    gram, squares = np.zeros(inverse.shape), np.zeros((2, len(rho)))
+    gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 2))
     _compiled().solve_first(A.indptr, A.indices, A.data, own, halo, L, Lam, X0, *small, *out, gram, squares)
-    gram[lost], squares[:, lost] = np.nan, np.nan
-    return gram, squares
+    gram[lost], squares[lost] = np.nan, np.nan
+    return gram, squares.T
 
 
 def second_half(
@@ -105,14 +105,14 @@ def second_half(
     A run whose numbers overflowed keeps the L it has.
     """
     lost, small = _finite(inverse, rho, L.dtype)
-    gram, squares = np.zeros(inverse.shape), np.zeros((9, len(rho)))
+    gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 9))
     columns = np.repeat(lost, inverse.shape[-1])
     last = L[:, columns]
     given = (X, L, Lam, Gam, Y0)
     _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *small, *out, gram, squares)
     out[1][:, columns] = last
-    gram[lost], squares[:, lost] = np.nan, np.nan
-    return gram, squares
+    gram[lost], squares[lost] = np.nan, np.nan
+    return gram, squares.T
 
 
 def _finite(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -132,10 +132,10 @@ def quality_rows(
     out: list[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """tr(LᵀAL), and ‖L − [L − ∇/s]₊‖² with ∇ = L(LᵀL) − AL, of each run, (R,): the second is 0 at KKT points."""
-    inner, residual = np.zeros(len(scale)), np.zeros(len(scale))
+    found = np.zeros((len(scale), 2))
     small = (sums[0].astype(L.dtype), scale.astype(L.dtype))
-    _compiled().quality(A.indptr, A.indices, A.data, own, halo, L, *small, inner, residual)
-    return inner, residual
+    _compiled().quality(A.indptr, A.indices, A.data, own, halo, L, *small, found)
+    return found[:, 0], found[:, 1]
 
 
 def gram_sums(X: np.ndarray, *, runs: int) -> tuple[np.ndarray]:

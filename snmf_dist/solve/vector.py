@@ -1,13 +1,14 @@
-"""C += S · B for a dense B with few columns, in vector registers: the inner loop of all that is fast here.
+"""Loops over the rows of a few matrices in vector registers: the inner loops of all that is fast here.
 
-`add_product` has a sparse S, rows of A; `add_dense_product` a small dense one. Numba's own loops keep the sums in
-memory and wait for each row of B; here a row of C stays in registers while its entries are gone through
-once, and rows of B needed soon are asked for in advance. Alone in writing LLVM instructions.
+`add_product` is C += S · B for a sparse S, `times` C = S · B for a small dense one, and `by_entry` makes a loop of
+a formula. Numba's own loops keep sums in memory, wait for each row of B, and are not made of vectors where what
+is read may be what is written; here sums stay in registers, and rows of B needed soon are asked for in advance.
+All matrices have contiguous rows. Alone in writing LLVM instructions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
@@ -19,19 +20,11 @@ from snmf_dist.halo import SPARE
 AHEAD = SPARE  # entries by which rows are asked for before they are used: 8.8 -> 5.4 ns an entry on 1M rows
 VECTOR = 32  # bytes
 PANEL = 6  # vectors of a row of C that are in registers at a time
+SUMS = 12  # vectors of sums that there are registers for
+AT_ONCE = 4  # rows of a dense S that share what is loaded of B, at most
 LINE = 64  # bytes of a cache line
 
 _long, _int, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
-
-
-class _Rows(NamedTuple):
-    """How the entries of S are found; all functions write instructions."""
-
-    count: Any  # of rows
-    entries: Callable[[Any], tuple[Any, Any]]  # row -> its first entry, and one past its last
-    value: Callable[[Any], Any]  # entry -> its number
-    row_of_B: Callable[[Any], Any]  # entry -> address of its row of B
-    ahead: bool  # whether to ask for rows in advance
 
 
 def _number(value: int) -> Any:
@@ -44,122 +37,195 @@ def _arrays(context: Any, b: Any, kinds: Any, values: Any) -> list[Any]:
     return [context.make_array(k)(context, b, v) if isinstance(k, types.Array) else v for k, v in pairs]
 
 
-def _address(b: Any, array: Any, offset: Any) -> Any:
+def _address(b: Any, array: Any, row: Any, column: Any, size: int) -> Any:
+    """Where a row goes on from a column."""
+    offset = b.add(b.mul(row, b.extract_value(array.strides, 0)), b.mul(column, _number(size)))
     return b.add(b.ptrtoint(array.data, _long), offset)
 
 
-def _write_panel(b: Any, rows: _Rows, C: Any, column: Any, vectors: int, size: int) -> None:
-    """Write the loops for columns `column` on, `vectors` vectors of them, the last perhaps in part."""
-    lanes = VECTOR // size
-    vector = ir.VectorType(C.data.type.pointee, lanes)
-    load, store = _access(b, C, column, vector, vectors, size)
+class _Panel:
+    """Some columns of rows, as vectors of which the last may be one in part: what it lacks is left alone.
+
+    Parameters
+    ----------
+    b : IRBuilder
+        What writes the instructions.
+    number : llvmlite type
+        Of an entry, of `size` bytes.
+    vectors : int
+        How many there are.
+    width : value
+        How many columns are left, these and more; None if the last vector is a whole one too.
+    """
+
+    def __init__(self, b: Any, number: Any, size: int, vectors: int, width: Any = None) -> None:
+        self.b, self.size, self.vectors, self.width = b, size, vectors, width
+        self.lanes = lanes = VECTOR // size
+        self.kind = ir.VectorType(number, lanes)
+        self.zero = ir.Constant(self.kind, [0.0] * lanes)
+        self.pointer = self.kind.as_pointer()
+        if width is None:
+            return
+        counted = ir.Constant(ir.VectorType(_long, lanes), list(range((vectors - 1) * lanes, vectors * lanes)))
+        self.mask = b.icmp_signed("<", counted, self._in_all(width, counted.type))
+        most = _number(vectors * lanes)
+        columns = b.select(b.icmp_signed("<", width, most), width, most)
+        self.last_byte = b.sub(b.mul(columns, _number(size)), _number(1))
+
+    def _in_all(self, value: Any, kind: Any) -> Any:
+        nothing = ir.Constant(kind, ir.Undefined)
+        first = self.b.insert_element(nothing, value, ir.Constant(_int, 0))
+        return self.b.shuffle_vector(
+            first, nothing, ir.Constant(ir.VectorType(_int, kind.count), [0] * kind.count)
+        )
+
+    def spread(self, value: Any) -> Any:
+        """A vector of equal numbers."""
+        return self._in_all(value, self.kind)
+
+    def _places(self, address: Any) -> list[Any]:
+        offsets = [_number(VECTOR * v) for v in range(self.vectors)]
+        return [self.b.inttoptr(self.b.add(address, offset), self.pointer) for offset in offsets]
+
+    def _masked(self, name: str, result: Any, *values: Any) -> Any:
+        """Call LLVM's masked load or store."""
+        kind = ir.FunctionType(result, [value.type for value in values])
+        full = f"llvm.masked.{name}.v{self.lanes}f{8 * self.size}.p0"
+        return self.b.call(cgutils.get_or_insert_function(self.b.module, kind, full), values)
+
+    def load(self, address: Any) -> list[Any]:
+        """The row at an address; 0 where the last vector has no column."""
+        places, align = self._places(address), ir.Constant(_int, self.size)
+        if self.width is None:
+            return [self.b.load(place, align=self.size) for place in places]
+        *whole, last = places
+        rest = self._masked("load", self.kind, last, align, self.mask, self.zero)
+        return [*(self.b.load(place, align=self.size) for place in whole), rest]
+
+    def store(self, row: Sequence[Any], address: Any) -> None:
+        """Write a row to an address."""
+        places, align = self._places(address), ir.Constant(_int, self.size)
+        if self.width is not None:
+            self._masked("store", ir.VoidType(), row[-1], places.pop(), align, self.mask)
+        for part, place in zip(row, places, strict=False):
+            self.b.store(part, place, align=self.size)
+
+    def new_sums(self, rows: int) -> list[list[Any]]:
+        """Room for rows of sums, in registers."""
+        return [[cgutils.alloca_once(self.b, self.kind) for _ in range(self.vectors)] for _ in range(rows)]
+
+    def set(self, totals: list[Any], row: Sequence[Any]) -> None:
+        """Let sums be a row."""
+        for total, part in zip(totals, row, strict=True):
+            self.b.store(part, total)
+
+    def add(self, totals: list[Any], value: Any, row: Sequence[Any]) -> None:
+        """Add value · row."""
+        factor = self.spread(value)
+        for total, part in zip(totals, row, strict=True):
+            term = self.b.fmul(factor, part, flags=("contract",))
+            self.b.store(self.b.fadd(self.b.load(total), term, flags=("contract",)), total)
+
+    def ask_for(self, address: Any) -> None:
+        """Prefetch a row; an address that does not exist does no harm."""
+        b, pointer, size = self.b, _byte.as_pointer(), VECTOR * self.vectors
+        kind = ir.FunctionType(ir.VoidType(), [pointer, _int, _int, _int])
+        prefetch = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+        for offset in [*map(_number, range(0, size - LINE // 2, LINE)), self.last_byte]:
+            place = b.inttoptr(b.add(address, offset), pointer)
+            b.call(prefetch, [place, *(ir.Constant(_int, value) for value in (0, 3, 1))])
+
+
+def _loop(b: Any, begin: Any, end: Any, step: int = 1) -> Any:
+    return cgutils.for_range_slice(b, begin, end, _number(step), _long)
+
+
+def _of_panels(write: Callable[..., None]) -> list[Any]:
+    """Intrinsics f(array, …, C, column) for panels of 1, 2, … vectors, by a function that writes their loops."""
+
+    def of(vectors: int) -> Any:
+        @intrinsic
+        def panel(context, given, C, column):  # type: ignore[no-untyped-def]
+            signature = types.void(given, C, column)
+
+            def generate(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
+                several = cgutils.unpack_tuple(b, arguments[0])
+                opened = _arrays(context, b, signature.args[0].types, several)
+                (out,) = _arrays(context, b, signature.args[1:2], arguments[1:2])
+                size, j = signature.args[1].dtype.bitwidth // 8, arguments[2]
+                width = b.sub(b.extract_value(out.shape, 1), j)
+                write(b, opened, out, j, _Panel(b, out.data.type.pointee, size, vectors, width))
+                return context.get_dummy_value()
+
+            return signature, generate
+
+        return panel
+
+    return [of(vectors) for vectors in range(1, PANEL + 1)]
+
+
+def _write_sparse(b: Any, given: list[Any], C: Any, j: Any, panel: _Panel) -> None:
+    at, first, columns, values, near, far = given
+    pitch, cut = b.extract_value(near.strides, 0), b.extract_value(near.shape, 0)
+    here = _address(b, near, _number(0), j, panel.size)
+    beyond = b.sub(_address(b, far, _number(0), j, panel.size), b.mul(cut, pitch))  # halo rows: from `cut` on
     # two rows of sums where there are registers for them: an addition takes longer than its turn
-    sums = [[cgutils.alloca_once(b, vector) for _ in range(vectors)] for _ in range(2 if vectors < 5 else 1)]
+    sums = panel.new_sums(2 if panel.vectors < 5 else 1)
+
+    def row_of_B(p: Any) -> Any:
+        c = b.zext(b.load(b.gep(columns.data, [p])), _long)
+        return b.add(b.select(b.icmp_unsigned("<", c, cut), here, beyond), b.mul(c, pitch))
 
     def add_entry(p: Any, totals: list[Any]) -> None:
-        if rows.ahead:
-            _ask_for(b, rows.row_of_B(b.add(p, _number(AHEAD))), VECTOR * vectors)
-        first = b.insert_element(ir.Constant(vector, ir.Undefined), rows.value(p), ir.Constant(_int, 0))
-        in_all = ir.Constant(ir.VectorType(_int, lanes), [0] * lanes)
-        value = b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), in_all)
-        for total, part in zip(totals, load(rows.row_of_B(p)), strict=True):
-            term = b.fmul(value, part, flags=("contract",))
-            b.store(b.fadd(b.load(total), term, flags=("contract",)), total)
+        panel.ask_for(row_of_B(b.add(p, _number(AHEAD))))
+        panel.add(totals, b.load(b.gep(values.data, [p])), panel.load(row_of_B(p)))
 
-    top = _address(b, C, b.mul(column, _number(size)))
-    with cgutils.for_range_slice(b, _number(0), rows.count, _number(1), _long) as (i, _):
-        place = b.add(top, b.mul(i, b.extract_value(C.strides, 0)))
-        for total, row in zip(sums[0], load(place), strict=True):
-            b.store(row, total)
-        begin, end = rows.entries(i)
+    with _loop(b, _number(0), b.extract_value(C.shape, 0)) as (i, _):
+        place, row = _address(b, C, i, j, panel.size), b.add(first, i)
+        begin, end = (b.load(b.gep(at.data, [where])) for where in (row, b.add(row, _number(1))))
+        panel.set(sums[0], panel.load(place))
         if len(sums) == 2:
-            for total in sums[1]:
-                b.store(ir.Constant(vector, [0.0] * lanes), total)
+            panel.set(sums[1], [panel.zero] * panel.vectors)
             middle = b.add(begin, b.and_(b.sub(end, begin), _number(-2)))
-            with cgutils.for_range_slice(b, begin, middle, _number(2), _long) as (p, _):
+            with _loop(b, begin, middle, 2) as (p, _):
                 add_entry(p, sums[0])
                 add_entry(b.add(p, _number(1)), sums[1])
             begin = middle
-        with cgutils.for_range_slice(b, begin, end, _number(1), _long) as (p, _):
+        with _loop(b, begin, end) as (p, _):
             add_entry(p, sums[0])
-        store([reduce(b.fadd, map(b.load, one)) for one in zip(*sums, strict=True)], place)
+        panel.store([reduce(b.fadd, map(b.load, one)) for one in zip(*sums, strict=True)], place)
 
 
-def _access(b: Any, C: Any, column: Any, vector: Any, vectors: int, size: int) -> tuple[Any, Any]:
-    """Functions that load and store a row's vectors at an address; what the last lacks is left alone."""
-    lanes, pointer = VECTOR // size, vector.as_pointer()
-    flags = ir.VectorType(ir.IntType(1), lanes)
-    width = b.sub(b.extract_value(C.shape, 1), b.add(column, _number((vectors - 1) * lanes)))
-    mask = ir.Constant(flags, ir.Undefined)
-    for lane in range(lanes):
-        there = b.icmp_signed("<", _number(lane), width)
-        mask = b.insert_element(mask, there, ir.Constant(_int, lane))
-    name, align, zero = f"v{lanes}f{8 * size}.p0", ir.Constant(_int, size), ir.Constant(vector, [0.0] * lanes)
-    reading = ir.FunctionType(vector, [pointer, _int, flags, vector])
-    writing = ir.FunctionType(ir.VoidType(), [vector, pointer, _int, flags])
-    read = cgutils.get_or_insert_function(b.module, reading, f"llvm.masked.load.{name}")
-    write = cgutils.get_or_insert_function(b.module, writing, f"llvm.masked.store.{name}")
+def _write_dense(b: Any, given: list[Any], C: Any, j: Any, panel: _Panel) -> None:
+    S, B = given
+    count, inner = b.extract_value(C.shape, 0), b.extract_value(B.shape, 0)
+    down, along = (b.extract_value(S.strides, axis) for axis in (0, 1))
+    at_once = min(SUMS // panel.vectors, AT_ONCE)
+    sums = panel.new_sums(at_once)
 
-    def places(address: Any) -> list[Any]:
-        return [b.inttoptr(b.add(address, _number(VECTOR * v)), pointer) for v in range(vectors)]
+    def value(i: Any, p: Any) -> Any:
+        place = b.add(b.ptrtoint(S.data, _long), b.add(b.mul(i, down), b.mul(p, along)))
+        return b.load(b.inttoptr(place, S.data.type))
 
-    def load(address: Any) -> list[Any]:
-        *whole, last = places(address)
-        return [*(b.load(part, align=size) for part in whole), b.call(read, [last, align, mask, zero])]
+    def some_rows(i: Any, rows: int) -> None:
+        for totals in sums[:rows]:
+            panel.set(totals, [panel.zero] * panel.vectors)
+        with _loop(b, _number(0), inner) as (p, _):
+            row = panel.load(_address(b, B, p, j, panel.size))
+            for h, totals in enumerate(sums[:rows]):
+                panel.add(totals, value(b.add(i, _number(h)), p), row)
+        for h, totals in enumerate(sums[:rows]):
+            panel.store([b.load(total) for total in totals], _address(b, C, b.add(i, _number(h)), j, panel.size))
 
-    def store(row: list[Any], address: Any) -> None:
-        *whole, last = places(address)
-        for part, place in zip(row, whole, strict=False):
-            b.store(part, place, align=size)
-        b.call(write, [row[-1], last, align, mask])
-
-    return load, store
+    middle = b.sub(count, b.urem(count, _number(at_once)))
+    with _loop(b, _number(0), middle, at_once) as (i, _):
+        some_rows(i, at_once)
+    with _loop(b, middle, count) as (i, _):
+        some_rows(i, 1)
 
 
-def _ask_for(b: Any, address: Any, size: int) -> None:
-    """Prefetch `size` bytes; an address that does not exist does no harm."""
-    pointer = _byte.as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [pointer, _int, _int, _int])
-    prefetch = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-    for offset in [*range(0, size, LINE), size - 1]:
-        place = b.inttoptr(b.add(address, _number(offset)), pointer)
-        b.call(prefetch, [place, *(ir.Constant(_int, value) for value in (0, 3, 1))])
-
-
-def _sparse(vectors: int) -> Callable[..., None]:
-    @intrinsic
-    def panel(context, indptr, first, indices, data, own, halo, C, column):  # type: ignore[no-untyped-def]
-        signature = types.void(indptr, first, indices, data, own, halo, C, column)
-
-        def generate(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
-            at, start, columns, values, near, far, out, j = _arrays(context, b, signature.args, arguments)
-            size = signature.args[3].dtype.bitwidth // 8
-            pitch, cut = b.extract_value(near.strides, 0), b.extract_value(near.shape, 0)
-            offset = b.mul(j, _number(size))
-            here = _address(b, near, offset)
-            beyond = b.sub(_address(b, far, offset), b.mul(cut, pitch))  # halo rows are numbered from `cut` on
-
-            def entries(i: Any) -> tuple[Any, Any]:
-                row = b.add(start, i)
-                return b.load(b.gep(at.data, [row])), b.load(b.gep(at.data, [b.add(row, _number(1))]))
-
-            def row_of_B(p: Any) -> Any:
-                c = b.zext(b.load(b.gep(columns.data, [p])), _long)
-                return b.add(b.select(b.icmp_unsigned("<", c, cut), here, beyond), b.mul(c, pitch))
-
-            def value(p: Any) -> Any:
-                return b.load(b.gep(values.data, [p]))
-
-            count = b.extract_value(out.shape, 0)
-            _write_panel(b, _Rows(count, entries, value, row_of_B, True), out, j, vectors, size)
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return panel
-
-
-_s1, _s2, _s3, _s4, _s5, _s6 = (_sparse(vectors) for vectors in range(1, PANEL + 1))
+_s1, _s2, _s3, _s4, _s5, _s6 = _of_panels(_write_sparse)
+_d1, _d2, _d3, _d4, _d5, _d6 = _of_panels(_write_dense)
 
 
 @njit(nogil=True)
@@ -169,17 +235,139 @@ def add_product(indptr, first, indices, data, own, halo, C):  # type: ignore[no-
     `indices` are uint32 and AHEAD more than there are entries; what they are beyond does not matter.
     """
     lanes = VECTOR // C.itemsize
+    given = (indptr, first, indices, data, own, halo)
     for j in range(0, C.shape[1], PANEL * lanes):
         vectors = min(-(-(C.shape[1] - j) // lanes), PANEL)
         if vectors == 1:
-            _s1(indptr, first, indices, data, own, halo, C, j)
+            _s1(given, C, j)
         elif vectors == 2:
-            _s2(indptr, first, indices, data, own, halo, C, j)
+            _s2(given, C, j)
         elif vectors == 3:
-            _s3(indptr, first, indices, data, own, halo, C, j)
+            _s3(given, C, j)
         elif vectors == 4:
-            _s4(indptr, first, indices, data, own, halo, C, j)
+            _s4(given, C, j)
         elif vectors == 5:
-            _s5(indptr, first, indices, data, own, halo, C, j)
+            _s5(given, C, j)
         else:
-            _s6(indptr, first, indices, data, own, halo, C, j)
+            _s6(given, C, j)
+
+
+@njit(nogil=True)
+def times(S, B, C):  # type: ignore[no-untyped-def]
+    """C = S · B, all dense; S may be a transpose."""
+    lanes = VECTOR // C.itemsize
+    given = (S, B)
+    for j in range(0, C.shape[1], PANEL * lanes):
+        vectors = min(-(-(C.shape[1] - j) // lanes), PANEL)
+        if vectors == 1:
+            _d1(given, C, j)
+        elif vectors == 2:
+            _d2(given, C, j)
+        elif vectors == 3:
+            _d3(given, C, j)
+        elif vectors == 4:
+            _d4(given, C, j)
+        elif vectors == 5:
+            _d5(given, C, j)
+        else:
+            _d6(given, C, j)
+
+
+class Value:
+    """A number of each entry in a formula of `by_entry`: it is added, subtracted and multiplied as numbers are."""
+
+    def __init__(self, b: Any, vector: Any) -> None:
+        self.b, self.vector = b, vector
+
+    def _with(self, other: Any, name: str) -> "Value":
+        return Value(self.b, getattr(self.b, name)(self.vector, other.vector, flags=("contract",)))
+
+    def __add__(self, other: "Value") -> "Value":
+        return self._with(other, "fadd")
+
+    def __sub__(self, other: "Value") -> "Value":
+        return self._with(other, "fsub")
+
+    def __mul__(self, other: "Value") -> "Value":
+        return self._with(other, "fmul")
+
+    @property
+    def squared(self) -> "Value":
+        """Times itself."""
+        return self * self
+
+    @property
+    def zero(self) -> "Value":
+        """0."""
+        return Value(self.b, ir.Constant(self.vector.type, [0.0] * self.vector.type.count))
+
+    @property
+    def positive(self) -> "Value":
+        """[·]₊; what is not a number stays so."""
+        below = self.b.fcmp_ordered("<", self.vector, self.zero.vector)
+        return Value(self.b, self.b.select(below, self.zero.vector, self.vector))
+
+
+Formula = tuple[tuple[Value, ...], tuple[Value, ...]]  # what is written, and what is added up
+
+
+def by_entry(formula: Callable[..., Formula]) -> Any:
+    """Make a loop over the entries of matrices of the same shape.
+
+    Parameters
+    ----------
+    formula : callable
+        Of a `Value` for each matrix that is read and for each scalar: the values that are written, and those
+        that are added up.
+
+    Returns
+    -------
+    intrinsic
+        ``f(read, scalars, written, sums)``: tuples of matrices, of numbers and of matrices, and a float64 vector
+        that the sums over all entries are added to. What is written may be what is read.
+    """
+
+    @intrinsic
+    def loop(context, read, scalars, written, sums):  # type: ignore[no-untyped-def]
+        signature = types.void(read, scalars, written, sums)
+
+        def generate(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
+            read, scalars, written = (cgutils.unpack_tuple(b, one) for one in arguments[:3])
+            kinds = [kind.types for kind in signature.args[:3]]
+            given, out = _arrays(context, b, kinds[0], read), _arrays(context, b, kinds[2], written)
+            totals = context.make_array(signature.args[3])(context, b, arguments[3])
+            number, (rows, width) = kinds[0][0].dtype, (b.extract_value(given[0].shape, axis) for axis in (0, 1))
+            size, entry = number.bitwidth // 8, given[0].data.type.pointee
+            whole = _Panel(b, entry, size, 1)
+            middle = b.and_(width, _number(-whole.lanes))
+            rest = _Panel(b, entry, size, 1, b.sub(width, middle))
+            pairs = zip(scalars, kinds[1], strict=True)
+            fixed = [Value(b, whole.spread(context.cast(b, value, kind, number))) for value, kind in pairs]
+            _, terms = formula(*(Value(b, whole.zero) for _ in given), *fixed)  # to count them
+            added = [cgutils.alloca_once_value(b, whole.zero) for _ in terms]
+
+            def step(i: Any, j: Any, panel: _Panel) -> None:
+                values = [Value(b, *panel.load(_address(b, one, i, j, size))) for one in given]
+                results, terms = formula(*values, *fixed)
+                for one, result in zip(out, results, strict=True):
+                    panel.store([result.vector], _address(b, one, i, j, size))
+                for total, term in zip(added, terms, strict=True):
+                    b.store(b.fadd(b.load(total), term.vector, flags=("contract",)), total)
+
+            with _loop(b, _number(0), rows) as (i, _):
+                with _loop(b, _number(0), middle, whole.lanes) as (j, _):
+                    step(i, j, whole)
+                with b.if_then(b.icmp_signed("<", middle, width)):
+                    step(i, middle, rest)
+            for s, total in enumerate(added):
+                lanes = [b.extract_element(b.load(total), ir.Constant(_int, lane)) for lane in range(whole.lanes)]
+                found, place = (
+                    context.cast(b, reduce(b.fadd, lanes), number, types.float64),
+                    b.gep(totals.data, [_number(s)]),
+                )
+                b.store(b.fadd(b.load(place), found), place)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return loop
