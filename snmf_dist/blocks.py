@@ -273,8 +273,9 @@ def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tu
     """Start the work described, as pairs of a state and of values, all at once; the same pairs, under way."""
     everything = [x for state, values in described for x in (*state, *values)]
     everything += [rows.sums for rows in everything if isinstance(rows, Blocks)]
-    lazy = {_identity(x): x for x in everything if dask.is_dask_collection(x)}
-    started = dict(zip(lazy, dask.persist(*lazy.values(), optimize_graph=False), strict=True))
+    lazy = {_identity(x): x for x in everything if isinstance(x, Blocks | Delayed)}
+    begun = dask.persist(*lazy.values(), optimize_graph=False) if lazy else ()
+    started = dict(zip(lazy, begun, strict=True))
 
     def now(x: Any) -> Any:
         found = started.get(_identity(x), x)
@@ -285,6 +286,8 @@ def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tu
 
 def finish(values: Sequence[Any]) -> list[Any]:
     """Wait for values that are under way."""
+    if not any(isinstance(value, Delayed) for value in values):
+        return list(values)
     # Without a cluster they are here already: no pool is needed to pick them up.
     return list(dask.compute(*values, scheduler="sync" if current_client() is None else None))
 

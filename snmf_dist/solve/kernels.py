@@ -6,10 +6,8 @@ Several runs may stand side by side: R factors of K columns in a matrix of R·K.
 their first axis (Gram matrices are (R, K, K), penalties (R,)), and each run gets what it would get alone.
 """
 
-import contextlib
-
 import numpy as np
-from scipy import linalg
+from scipy.linalg import lapack
 
 from snmf_dist.halo import Block
 
@@ -70,8 +68,9 @@ def ridge_inverse(sums: tuple[np.ndarray, ...], *, rho: np.ndarray) -> np.ndarra
     identity = np.eye(G.shape[-1])
     inverse = np.full_like(G, np.nan)
     for r, (one, penalty) in enumerate(zip(G, rho, strict=True)):
-        with contextlib.suppress(ValueError):  # LinAlgError is one too
-            inverse[r] = linalg.cho_solve(linalg.cho_factor(one + penalty * identity, lower=True), identity)
+        if np.isfinite(one).all():
+            _, solved, failed = lapack.dposv(one + penalty * identity, identity, lower=True)
+            inverse[r] = np.nan if failed else solved
     return inverse
 
 

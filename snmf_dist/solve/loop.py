@@ -305,7 +305,7 @@ def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: i
     if not listeners:
         return
     curious = any(listener.sees_state for listener in listeners)
-    leader = int(np.argmax([one.captured for one in active]))
+    leader = int(np.argmax([one.captured for one in active])) if len(active) > 1 else 0
     shown: Any = in_blocks(state) if curious else None
     if curious and len(active) > 1:  # cut when looked at
         shown = type(state)(*(rows[:, leader * K : (leader + 1) * K] for rows in shown))
