@@ -6,6 +6,9 @@ Several runs may stand side by side: R factors of K columns in a matrix of R·K.
 their first axis (Gram matrices are (R, K, K), penalties (R,)), and each run gets what it would get alone.
 """
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 from scipy.linalg import lapack
 
@@ -65,13 +68,21 @@ def ridge_inverse(sums: tuple[np.ndarray, ...], *, rho: np.ndarray) -> np.ndarra
     loop then sees the divergence.
     """
     G = sums[0]
-    identity = np.eye(G.shape[-1])
-    inverse = np.full_like(G, np.nan)
+    inverse = np.empty_like(G)
     for r, (one, penalty) in enumerate(zip(G, rho, strict=True)):
-        if np.isfinite(one).all():
-            _, solved, failed = lapack.dposv(one + penalty * identity, identity, lower=True)
-            inverse[r] = np.nan if failed else solved
+        inverse[r] = _inverse(one + penalty * _identity(len(one))) if np.isfinite(one).all() else np.nan
     return inverse
+
+
+def _inverse(M: np.ndarray) -> Any:
+    """M⁻¹ by Cholesky's factor, or NaN if M is not positive definite."""
+    _, inverse, failed = lapack.dposv(M, _identity(len(M)), lower=True)
+    return np.nan if failed else inverse
+
+
+@cache
+def _identity(K: int) -> np.ndarray:
+    return np.eye(K)
 
 
 def run_times(X: np.ndarray, *, M: np.ndarray) -> np.ndarray:

@@ -115,11 +115,11 @@ class Judge:
 def admm_numbers(first: tuple[Any, ...], second: tuple[Any, ...], *, rho: np.ndarray) -> list[StepNumbers]:
     """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from the sums of the two sweeps."""
     numbers = []
-    norms = np.sqrt(np.concatenate([first[1], second[1]]))
-    for run, penalty in zip(norms.T, rho, strict=True):
-        dX, X0, dY, Y0, dL, L0, LX, LY, L, Lam, Gam = run.tolist()
+    norms = (np.sqrt(squares).T.tolist() for squares in (first[1], second[1]))
+    for (dX, X0), rest, penalty in zip(*norms, rho.tolist(), strict=True):
+        dY, Y0, dL, L0, LX, LY, L, Lam, Gam = rest
         change = _ratio(dX, X0) + _ratio(dY, Y0) + _ratio(dL, L0)
-        primal, dual = math.hypot(LX, LY), math.sqrt(2) * float(penalty) * dL
+        primal, dual = math.hypot(LX, LY), math.sqrt(2) * penalty * dL
         numbers.append(StepNumbers(change, primal, dual, size=L, dual_size=math.hypot(Lam, Gam)))
     return numbers
 

@@ -8,6 +8,7 @@ import glob
 import importlib
 import os
 import time
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy import sparse
 from snmf_dist.halo import Block, whole_block
 
 
+@cache
 def _compiled() -> Any:
     return importlib.import_module("snmf_dist.solve.compiled")
 
@@ -82,7 +84,8 @@ def first_half(
     lost, small = _finite(inverse, rho, L.dtype)
     gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 2))
     _compiled().solve_first(A.indptr, A.indices, A.data, own, halo, L, Lam, X0, *small, *out, gram, squares)
-    gram[lost], squares[lost] = np.nan, np.nan
+    if lost.any():
+        gram[lost], squares[lost] = np.nan, np.nan
     return gram, squares.T
 
 
@@ -106,19 +109,21 @@ def second_half(
     """
     lost, small = _finite(inverse, rho, L.dtype)
     gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 9))
-    columns = np.repeat(lost, inverse.shape[-1])
-    last = L[:, columns]
+    columns = np.repeat(lost, inverse.shape[-1]) if lost.any() else slice(0)
+    last = L[:, columns].copy()
     given = (X, L, Lam, Gam, Y0)
     _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *small, *out, gram, squares)
-    out[1][:, columns] = last
-    gram[lost], squares[lost] = np.nan, np.nan
+    if lost.any():
+        out[1][:, columns] = last
+        gram[lost], squares[lost] = np.nan, np.nan
     return gram, squares.T
 
 
 def _finite(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Which runs are lost, their inverse not being finite; the inverse, 0 for the lost, and ρ as the rows are."""
     lost = ~np.isfinite(inverse).all(axis=(1, 2))
-    return lost, (np.where(lost[:, None, None], 0, inverse).astype(dtype), rho.astype(dtype))
+    usable = np.where(lost[:, None, None], 0, inverse) if lost.any() else inverse
+    return lost, (usable.astype(dtype), rho.astype(dtype))
 
 
 def quality_rows(
