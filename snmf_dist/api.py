@@ -70,7 +70,7 @@ def fit(
     stop : {"auto", "kkt", "paper"}, default "auto"
         "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the
         first of the paper's criterion, a KKT distance of 1e-4, clusters that have settled (over ten iterations
-        at most 0.5 % of the labels and 0.05 % of the captured energy changed) and, with ``init="kmeans"``, a
+        at most 1 % of the labels and 0.05 % of the captured energy changed) and, with ``init="kmeans"``, a
         fall of the labels' modularity by 1 % below its best, to which the run then goes back.
     tol : float, optional
         1e-5, or 1e-4 for ``stop="kkt"``.

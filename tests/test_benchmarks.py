@@ -1,8 +1,12 @@
 """The benchmarks still run, at toy size; what they measure is for those who run them."""
 
+import json
+
+import pytest
 from scipy import sparse
 
-from tests.benchmarks import codec, penalty
+import snmf_dist
+from tests.benchmarks import codec, penalty, speed
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -22,3 +26,21 @@ def test_every_penalty_rule_has_its_line(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line[:24].strip() for line in lines[3:]] == list(penalty.RULES)
     assert all(float(line.split()[-2]) > 0 for line in lines[3:])  # c, a share of the bound
+
+
+def test_every_claim_of_speed_has_its_line(monkeypatch, capsys, tmp_path):
+    sizes = [100, 400, 800, 1600]
+    for n in sizes:
+        snmf_dist.import_graph(planted_graph(n, 4)[0], tmp_path / f"knn-{n}.zarr")
+    for name, value in {"K": 4, "TURNS": 1, "MILLION": 800, "_lines": []}.items():
+        monkeypatch.setattr(speed, name, value)
+    out = tmp_path / "lines.json"
+    parts = ["iteration", "growth", "reordered"]
+    monkeypatch.setattr("sys.argv", ["speed", *parts, "--folder", str(tmp_path), "--json", str(out)])
+    with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
+        speed.main()
+    lines = json.loads(out.read_text())
+    assert len(lines) == 6
+    assert all(line["found"] > 0 for line in lines if "exponent" not in line["what"])
+    table = capsys.readouterr().out
+    assert all(line["what"] in table for line in lines)

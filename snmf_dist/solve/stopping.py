@@ -11,7 +11,7 @@ from snmf_dist.rows import Rows, central, sum_rows, sweep
 from snmf_dist.solve.sweeps import gram_sums, quality_rows
 
 WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
-MOVED = 0.005  # share of the labels that may change in a window of a settled run
+MOVED = 0.01  # share of the labels that may change in a window of a settled run
 GAIN = 5e-4  # relative change of c in a window of a settled run
 NEAR = 3e-3  # KKT distance of a settled run, at most: one that goes round in circles is farther
 STATIONARY = 1e-4  # KKT distance at which an iterate counts as a stationary point

@@ -1,7 +1,7 @@
 """The penalty ρ of ADMM from random starts: fixed, balanced, spectral, over-relaxed, accelerated.
 
 Run ``python -m tests.benchmarks.penalty [COIL-20] [Reuters] [blobs]``, all by default. One process and one thread;
-iterations are what is counted. "settled": over the last 10 iterations at most 0.5 % of the labels moved and the
+iterations are what is counted. "settled": over the last 10 iterations at most 1 % of the labels moved and the
 captured energy c changed by at most 5e-4 of itself. "kkt": the KKT distance came down to 3e-4. Both are medians
 over five seeds, and - where the median run met the cap of 1000 iterations. c is a share of the bound Σλ² of the
 top k, the mean over the seeds, where the KKT distance was reached or else where the run ended. The constants of

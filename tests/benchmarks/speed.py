@@ -27,13 +27,14 @@ from tests.benchmarks.graph import make_points
 from tests.benchmarks.measure import in_process
 
 K, TURNS = 20, 5
+MILLION = 1_000_000  # rows
 ITERATING = {"init": "random", "rho": 0.3, "stop": "paper", "tol": 1e-9, "evaluate_every": 10_000}
 _lines: list[dict[str, Any]] = []
 
 
 def claim(what: str, found: float, most: float, more: str = "") -> None:
     """Print a line of the table, and whether it holds."""
-    holds = found <= most
+    found, holds = float(found), bool(found <= most)
     _lines.append({"what": what, "found": found, "most": most, "holds": holds, "more": more})
     print(f"| {what} | {found:.2f} | <= {most:g} | {'ok' if holds else 'FAILS'} | {more} |", flush=True)
 
@@ -256,7 +257,7 @@ def main() -> None:
     options.add_argument("--folder", help="where graphs are kept from one run to the next")
     options.add_argument("--json", help="write the lines here too")
     given = options.parse_args()
-    million = 100_000 if given.quick else 1_000_000
+    million = MILLION // 10 if given.quick else MILLION
     work = {
         "iteration": lambda: iteration(folder, million),
         "overhead": lambda: overhead(folder),
