@@ -92,7 +92,7 @@ class WholeGraph:
     def cut(self, i: int) -> Block:
         """Rows of slice i; their entries lie among those of all."""
         low, high = self.bounds[i], self.bounds[i + 1]
-        return self.block._replace(indptr=self.block.indptr[low : high + 1])
+        return Block(self.block.indptr[low : high + 1], self.block.indices, self.block.data)
 
     def slices(self, part: range) -> Iterator[Block]:
         """The slices of a part."""

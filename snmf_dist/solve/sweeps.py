@@ -84,7 +84,7 @@ def first_half(
     lost, small = _finite(inverse, rho, L.dtype)
     gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 2))
     _compiled().solve_first(A.indptr, A.indices, A.data, own, halo, L, Lam, X0, *small, *out, gram, squares)
-    if lost.any():
+    if lost:
         gram[lost], squares[lost] = np.nan, np.nan
     return gram, squares.T
 
@@ -109,21 +109,23 @@ def second_half(
     """
     lost, small = _finite(inverse, rho, L.dtype)
     gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 9))
-    columns = np.repeat(lost, inverse.shape[-1]) if lost.any() else slice(0)
-    last = L[:, columns].copy()
+    columns = [r * inverse.shape[-1] + j for r in lost for j in range(inverse.shape[-1])]
+    last = L[:, columns] if lost else None
     given = (X, L, Lam, Gam, Y0)
     _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *small, *out, gram, squares)
-    if lost.any():
+    if lost:
         out[1][:, columns] = last
         gram[lost], squares[lost] = np.nan, np.nan
     return gram, squares.T
 
 
-def _finite(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Which runs are lost, their inverse not being finite; the inverse, 0 for the lost, and ρ as the rows are."""
-    lost = ~np.isfinite(inverse).all(axis=(1, 2))
-    usable = np.where(lost[:, None, None], 0, inverse) if lost.any() else inverse
-    return lost, (usable.astype(dtype), rho.astype(dtype))
+def _finite(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[list[int], tuple[np.ndarray, np.ndarray]]:
+    """The runs that are lost, their inverse not being finite; the inverse, 0 for those, and ρ as the rows are."""
+    lost = [r for r, one in enumerate(inverse) if not np.isfinite(one).all()]
+    usable = inverse.astype(dtype)
+    if lost:
+        usable[lost] = 0
+    return lost, (usable, rho.astype(dtype))
 
 
 def quality_rows(
