@@ -65,7 +65,7 @@ def fit(
         path of a saved one is gone on from: exactly, if it holds its solver's state (`save_state`) and was found
         on this graph by this solver, else from its membership.
     rho : float or "auto", default "auto"
-        Penalty. "auto" begins ADMM at 0.2 times the largest eigenvalue of A and balances its residuals; for
+        Penalty. "auto" begins ADMM at 0.15 times the largest eigenvalue of A and balances its residuals; for
         "apg" and "hals" it is that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
     stop : {"auto", "kkt", "paper"}, default "auto"
         "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the

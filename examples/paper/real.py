@@ -126,11 +126,19 @@ def _notes(ledger: Ledger, set: str, given: argparse.Namespace) -> str:
 
 def draw_by_k(ledgers: dict[str, Ledger], path: object) -> None:
     """Draw AC and seconds against k for all methods, a row of panels a data set."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 0.6 + 4.2 * len(ledgers)), layout="constrained")
     panels = figure.subplots(len(ledgers), 2, squeeze=False)
-    styles = {name: (f"C{i % 10}", "-" if name in SNMF else "--", MARKS[i % 10]) for i, name in enumerate(METHODS)}
+    styles = {}
+    for i, name in enumerate(METHODS):  # ten dark colours, then ten light ones with other marks
+        turn, at = divmod(i, 10)
+        styles[name] = (
+            colormaps["tab20"](2 * at + turn),
+            "-" if name in SNMF else "--",
+            MARKS[(at + 4 * turn) % 10],
+        )
     for (set, ledger), row in zip(ledgers.items(), panels, strict=True):
         ks = sorted({key[1] for key in ledger.rows})
         for axes, name in zip(row, ("AC", "cpu"), strict=True):

@@ -11,9 +11,9 @@ from snmf_dist.solve.kernels import ridge_inverse, same, zeros
 from snmf_dist.solve.stopping import StepNumbers, admm_numbers
 from snmf_dist.solve.sweeps import first_half, gram_sums, second_half
 
-FIRST_RHO = 0.2  # of `adapt`, times the largest eigenvalue of A; these numbers: tests/benchmarks/penalty.py
-ADAPT_EVERY = 10  # iterations between two looks at the residuals
-ADAPT_BEYOND = 3.0  # the ratio of the relative residuals that calls for a change
+FIRST_RHO = 0.15  # of `adapt`, times the largest eigenvalue of A; these numbers: tests/benchmarks/penalty.py
+ADAPT_EVERY = 5  # iterations between two looks at the residuals
+ADAPT_BEYOND = 2.0  # the ratio of the relative residuals that calls for a change
 ADAPT_BY = 1.5
 ADAPT_RANGE = 1000.0  # ρ stays within this factor of where it began
 
@@ -39,7 +39,7 @@ class ADMM:
     adapt : bool, default False
         Let ρ balance the residuals, each relative to what it should be small against (Wohlberg 2017). Λ and Γ
         are the multipliers themselves, not divided by ρ, so they need no rescaling when it changes.
-    first_rho : float, default 0.2
+    first_rho : float, default 0.15
         Where an adapting ρ began: it stays within a factor of 1000.
     floor : tuple of float, optional
         What an adapting ρ of each run does not go below.

@@ -165,7 +165,7 @@ def synthetic(bench: Bench) -> None:
 def penalty(bench: Bench) -> None:
     """Random starts: the adapting penalty against fixed ones, of which the best is another on each graph."""
     print("\n| set | rho | done | products, median (quartiles) | c/bound, mean |\n|---|---|---|---|---|")
-    for name, seeds in {"COIL-20": 30, "Reuters": 10, "blobs": 20, "MNIST": 5}.items():
+    for name, seeds in {"COIL-20": 30, "Reuters": 30, "blobs": 30, "MNIST": 15}.items():
         medians = {}
         for rho in ("auto", 0.1, 0.3, 1.0):
             runs = bench.fit(name, init="random", rho=rho, seed=FRESH[0], n_init=seeds).runs

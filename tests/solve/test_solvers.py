@@ -236,7 +236,7 @@ def test_more_equal_parts_than_clusters_are_warned_of(tmp_path):
 
 def test_a_run_that_stalls_gets_twice_the_penalty_and_keeps_it():
     calm = StepNumbers(change=1.0, primal=1e-9, dual=1.0, size=1.0, dual_size=1.0)  # asks for less penalty
-    solver = ADMM((0.2, 0.2), adapt=True, first_rho=0.2).adapted(5, [calm] * 2, [True, False])
+    solver = ADMM((0.2, 0.2), adapt=True, first_rho=0.2).adapted(4, [calm] * 2, [True, False])
     assert solver.rho == (0.4, 0.2)
     solver = solver.adapted(10, [calm] * 2, [False, False])
     assert solver.rho == pytest.approx((0.4, 0.2 / 1.5))
