@@ -324,7 +324,8 @@ def by_entry(formula: Callable[..., Formula]) -> Any:
     -------
     intrinsic
         ``f(read, scalars, written, sums)``: tuples of matrices, of numbers and of matrices, and a float64 vector
-        that the sums over all entries are added to. What is written may be what is read.
+        that the sums over all entries are added to. What is written may be what is read. The formula is its
+        attribute.
     """
 
     @intrinsic
@@ -370,4 +371,6 @@ def by_entry(formula: Callable[..., Formula]) -> Any:
 
         return signature, generate
 
-    return loop
+    made: Any = loop
+    made.formula = formula
+    return made
