@@ -234,7 +234,11 @@ class _Pack:
 
     def __call__(self, rows: Any, wanted: np.ndarray | None) -> np.ndarray:
         found: np.ndarray = _part(rows, self.part)
-        return found if wanted is None else found[wanted]
+        if wanted is None:
+            return found
+        return found.take(
+            wanted, axis=0, out=spares.empty((len(wanted), found.shape[1]), found.dtype), mode="clip"
+        )
 
 
 @dataclass(frozen=True)
