@@ -195,7 +195,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
         for name in options.parse_args().graphs or GRAPHS:
             graph = load(name, folder).graph
-            compare(name, graph.read_rows(0, graph.n))
+            compare(name, graph.read_rows(0, graph.n).astype(np.float64))
 
 
 if __name__ == "__main__":
