@@ -5,7 +5,7 @@ rows of A are given as `indptr`, `indices`, `data` with columns numbered [own ro
 are multiplied with as `own` above `halo`. Results are written to the last arguments, which may be what they
 replace; `gram` and `squares` are added to. Several runs may stand side by side, as in `kernels`: run r has columns
 rK to (r+1)K. Within a tile sums are in the rows' own precision, over the tiles in float64. Plain twins are in
-the tests.
+the tests. Numba's cache knows this file alone: touch it after a change of `vector`.
 """
 
 from typing import Any
