@@ -76,7 +76,7 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
     if kept_in() is not None:
         return
     for listener in listeners:
-        listener.on_wait("compiling the kernels for this machine, once: about ten seconds")
+        listener.on_wait("compiling the kernels for this machine, once: about 15 seconds")
     seconds = compile_all(dtype)
     for listener in listeners:
         listener.on_wait(f"compiled in {seconds:.0f} s; kept in {kept_in()}")

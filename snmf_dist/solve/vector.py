@@ -131,7 +131,8 @@ class _Panel:
         b, pointer, size = self.b, _byte.as_pointer(), VECTOR * self.vectors
         kind = ir.FunctionType(ir.VoidType(), [pointer, _int, _int, _int])
         prefetch = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-        for offset in [*map(_number, range(0, size - LINE // 2, LINE)), self.last_byte]:
+        # its last byte may be in a line of its own; half a line before it is not worth a request
+        for offset in [*map(_number, range(0, max(size - LINE // 2, 1), LINE)), self.last_byte]:
             place = b.inttoptr(b.add(address, offset), pointer)
             b.call(prefetch, [place, *(ir.Constant(_int, value) for value in (0, 3, 1))])
 
@@ -140,8 +141,8 @@ def _loop(b: Any, begin: Any, end: Any, step: int = 1) -> Any:
     return cgutils.for_range_slice(b, begin, end, _number(step), _long)
 
 
-def _of_panels(write: Callable[..., None]) -> list[Any]:
-    """Intrinsics f(array, …, C, column) for panels of 1, 2, … vectors, by a function that writes their loops."""
+def _by_panels(write: Callable[..., None]) -> Any:
+    """A compiled f(given, C) that goes through C panel by panel; `write` writes the loops of one."""
 
     def of(vectors: int) -> Any:
         @intrinsic
@@ -161,7 +162,27 @@ def _of_panels(write: Callable[..., None]) -> list[Any]:
 
         return panel
 
-    return [of(vectors) for vectors in range(1, PANEL + 1)]
+    one, two, three, four, five, six = (of(vectors) for vectors in range(1, PANEL + 1))
+
+    @njit(nogil=True)
+    def over_panels(given, C):  # type: ignore[no-untyped-def]
+        lanes = VECTOR // C.itemsize
+        for j in range(0, C.shape[1], PANEL * lanes):
+            vectors = min(-(-(C.shape[1] - j) // lanes), PANEL)
+            if vectors == 1:
+                one(given, C, j)
+            elif vectors == 2:
+                two(given, C, j)
+            elif vectors == 3:
+                three(given, C, j)
+            elif vectors == 4:
+                four(given, C, j)
+            elif vectors == 5:
+                five(given, C, j)
+            else:
+                six(given, C, j)
+
+    return over_panels
 
 
 def _write_sparse(b: Any, given: list[Any], C: Any, j: Any, panel: _Panel) -> None:
@@ -224,8 +245,7 @@ def _write_dense(b: Any, given: list[Any], C: Any, j: Any, panel: _Panel) -> Non
         some_rows(i, 1)
 
 
-_s1, _s2, _s3, _s4, _s5, _s6 = _of_panels(_write_sparse)
-_d1, _d2, _d3, _d4, _d5, _d6 = _of_panels(_write_dense)
+_sparse, _dense = _by_panels(_write_sparse), _by_panels(_write_dense)
 
 
 @njit(nogil=True)
@@ -234,43 +254,13 @@ def add_product(indptr, first, indices, data, own, halo, C):  # type: ignore[no-
 
     `indices` are uint32 and AHEAD more than there are entries; what they are beyond does not matter.
     """
-    lanes = VECTOR // C.itemsize
-    given = (indptr, first, indices, data, own, halo)
-    for j in range(0, C.shape[1], PANEL * lanes):
-        vectors = min(-(-(C.shape[1] - j) // lanes), PANEL)
-        if vectors == 1:
-            _s1(given, C, j)
-        elif vectors == 2:
-            _s2(given, C, j)
-        elif vectors == 3:
-            _s3(given, C, j)
-        elif vectors == 4:
-            _s4(given, C, j)
-        elif vectors == 5:
-            _s5(given, C, j)
-        else:
-            _s6(given, C, j)
+    _sparse((indptr, first, indices, data, own, halo), C)
 
 
 @njit(nogil=True)
 def times(S, B, C):  # type: ignore[no-untyped-def]
     """C = S · B, all dense; S may be a transpose."""
-    lanes = VECTOR // C.itemsize
-    given = (S, B)
-    for j in range(0, C.shape[1], PANEL * lanes):
-        vectors = min(-(-(C.shape[1] - j) // lanes), PANEL)
-        if vectors == 1:
-            _d1(given, C, j)
-        elif vectors == 2:
-            _d2(given, C, j)
-        elif vectors == 3:
-            _d3(given, C, j)
-        elif vectors == 4:
-            _d4(given, C, j)
-        elif vectors == 5:
-            _d5(given, C, j)
-        else:
-            _d6(given, C, j)
+    _dense((S, B), C)
 
 
 class Value:
@@ -362,10 +352,8 @@ def by_entry(formula: Callable[..., Formula]) -> Any:
                     step(i, middle, rest)
             for s, total in enumerate(added):
                 lanes = [b.extract_element(b.load(total), ir.Constant(_int, lane)) for lane in range(whole.lanes)]
-                found, place = (
-                    context.cast(b, reduce(b.fadd, lanes), number, types.float64),
-                    b.gep(totals.data, [_number(s)]),
-                )
+                found = context.cast(b, reduce(b.fadd, lanes), number, types.float64)
+                place = b.gep(totals.data, [_number(s)])
                 b.store(b.fadd(b.load(place), found), place)
             return context.get_dummy_value()
 
