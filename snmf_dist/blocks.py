@@ -18,7 +18,6 @@ from dask.highlevelgraph import HighLevelGraph
 from scipy import sparse
 
 from snmf_dist import spares
-from snmf_dist.cluster import current_client
 from snmf_dist.halo import Block, Need, local_block
 from snmf_dist.trees import FAN_IN, add_up
 
@@ -290,10 +289,13 @@ def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tu
 
 def finish(values: Sequence[Any]) -> list[Any]:
     """Wait for values that are under way."""
-    if not any(isinstance(value, Delayed) for value in values):
-        return list(values)
-    # Without a cluster they are here already: no pool is needed to pick them up.
-    return list(dask.compute(*values, scheduler="sync" if current_client() is None else None))
+    return [_found(value) if isinstance(value, Delayed) else value for value in values]
+
+
+def _found(value: Delayed) -> Any:
+    """What a persisted value is: asked of the cluster by a message, not by a graph of its own."""
+    held = value.dask[value.key]
+    return held.result() if hasattr(held, "result") else value.compute(scheduler="sync")
 
 
 def _identity(x: Any) -> Any:
