@@ -111,7 +111,7 @@ def operations(n, K, entries, *, seed=0):
     Counted.done = 0
     X, out = np.empty((n, K), dtype=object), [np.empty((n, K), dtype=object) for _ in range(4)]
     sweeps.first_half(A, Y, empty, L, Lam, X0, inverse=inverse, rho=rho, out=[X])
-    sweeps.second_half(A, X, empty, X, L, Lam, Gam, Y, inverse=inverse, rho=rho, out=out)
+    sweeps.second_half(A, X, empty, X, L, Lam, Gam, Y, inverse=inverse, rho=rho, omega=np.ones(1), out=out)
     return Counted.done
 
 

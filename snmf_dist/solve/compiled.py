@@ -5,7 +5,7 @@ rows of A are given as `indptr`, `indices`, `data` with columns numbered [own ro
 are multiplied with as `own` above `halo`. Results are written to the last arguments, which may be what they
 replace; `gram` and `squares` are added to. Several runs may stand side by side, as in `kernels`: run r has columns
 rK to (r+1)K. Within a tile sums are in the rows' own precision, over the tiles in float64. Plain twins are in
-the tests. Numba's cache knows this file alone: touch it after a change of `vector`.
+the tests.
 """
 
 from typing import Any
@@ -14,6 +14,10 @@ import numpy as np
 from numba import njit
 
 from snmf_dist.solve.vector import Formula, Value, add_product, by_entry, times
+
+# What numba keeps on disk it takes to be of this file alone, so this file changes with what it is made of: the
+# SHA-256 of vector.py, which a test compares.
+MADE_OF = "4a042c28ad1d055a638437a1e4914efbcd06fe1fe8fc28ad6040d7cd91a95fd0"
 
 TILE = 128  # rows
 
@@ -40,6 +44,12 @@ def _three_terms(av: Value, v: Value, w: Value, scale: Value, centre: Value, bac
 def _pull(low: Value, lam: Value, rho: Value) -> Formula:
     """ρL + Λ."""
     return (rho * low + lam,), ()
+
+
+@by_entry
+def _past(y: Value, y0: Value, omega: Value) -> Formula:
+    """Y⁰ + ω(Y − Y⁰)."""
+    return (y0 + omega * (y - y0),), ()
 
 
 @by_entry
@@ -114,20 +124,20 @@ def solve_first(indptr, indices, data, own, halo, L, Lam, X0, inverse, rho, X, g
     right, new, part = _room(X, inverse)
     for start in range(0, len(X), TILE):
         rows = slice(start, start + TILE)
-        _solve_tile(
-            indptr, start, indices, data, own, halo, L[rows], Lam[rows], inverse, rho, right, new, part, gram
-        )
+        _solve_tile(indptr, start, indices, data, own, halo, L[rows], Lam[rows], inverse, rho, right, new)
         for r in range(len(rho)):
             run = slice(r * inverse.shape[1], (r + 1) * inverse.shape[1])
             old = X0[rows, run]
-            _first((new[: len(old), run], old), (), (X[rows, run],), squares[r])
+            x = new[: len(old), run]
+            _add_gram(x, part, gram[r])
+            _first((x, old), (), (X[rows, run],), squares[r])
 
 
 @njit(**_fast)
 def solve_second(  # type: ignore[no-untyped-def]
-    indptr, indices, data, own, halo, X, L0, Lam0, Gam0, Y0, inverse, rho, Y, L, Lam, Gam, gram, squares
+    indptr, indices, data, own, halo, X, L0, Lam0, Gam0, Y0, inverse, rho, omega, Y, L, Lam, Gam, gram, squares
 ):
-    """Y = (AX + ρL⁰ + Γ⁰)(XᵀX + ρI)⁻¹, and L, Λ and Γ of the same rows; gram: YᵀY.
+    """Y = (AX + ρL⁰ + Γ⁰)(XᵀX + ρI)⁻¹, taken ω times as far from Y⁰, and L, Λ and Γ of the same rows; gram: YᵀY.
 
     squares: ‖Y−Y⁰‖², ‖Y⁰‖², ‖L−L⁰‖², ‖L⁰‖², ‖L−X‖², ‖L−Y‖², ‖L‖², ‖Λ‖², ‖Γ‖² of each run, (R, 9).
     """
@@ -135,13 +145,15 @@ def solve_second(  # type: ignore[no-untyped-def]
     half = rho.dtype.type(0.5)
     for start in range(0, len(Y), TILE):
         rows = slice(start, start + TILE)
-        _solve_tile(
-            indptr, start, indices, data, own, halo, L0[rows], Gam0[rows], inverse, rho, right, new, part, gram
-        )
+        _solve_tile(indptr, start, indices, data, own, halo, L0[rows], Gam0[rows], inverse, rho, right, new)
         for r in range(len(rho)):
             run = slice(r * inverse.shape[1], (r + 1) * inverse.shape[1])
-            x = X[rows, run]
-            given = (x, new[: len(x), run], Y0[rows, run], L0[rows, run], Lam0[rows, run], Gam0[rows, run])
+            x, y0 = X[rows, run], Y0[rows, run]
+            y = new[: len(x), run]
+            if omega[r] != 1:
+                _past((y, y0), (omega[r],), (y,), NONE)
+            _add_gram(y, part, gram[r])
+            given = (x, y, y0, L0[rows, run], Lam0[rows, run], Gam0[rows, run])
             found = (Y[rows, run], L[rows, run], Lam[rows, run], Gam[rows, run])
             _second(given, (rho[r], 1 / rho[r], half), found, squares[r])
 
@@ -154,8 +166,8 @@ def _room(X, inverse):  # type: ignore[no-untyped-def]
 
 
 @njit(**_fast)
-def _solve_tile(indptr, start, indices, data, own, halo, L, Lam, inverse, rho, right, X, part, gram):  # type: ignore[no-untyped-def]
-    """X = (A·B + ρL + Λ) · inverse for the rows of a tile; gram += XᵀX."""
+def _solve_tile(indptr, start, indices, data, own, halo, L, Lam, inverse, rho, right, X):  # type: ignore[no-untyped-def]
+    """X = (A·B + ρL + Λ) · inverse for the rows of a tile."""
     K, count = inverse.shape[1], len(L)
     for r in range(len(rho)):
         run = slice(r * K, (r + 1) * K)
@@ -164,7 +176,6 @@ def _solve_tile(indptr, start, indices, data, own, halo, L, Lam, inverse, rho, r
     for r in range(len(rho)):
         run = slice(r * K, (r + 1) * K)
         times(right[:count, run], inverse[r], X[:count, run])
-        _add_gram(X[:count, run], part, gram[r])
 
 
 @njit(**_fast)

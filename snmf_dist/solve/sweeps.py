@@ -37,7 +37,7 @@ def compile_all(dtype: Any) -> float:
     product_rows(A, X, X, out=[X.copy()])
     chebyshev_rows(A, X, X, X, X, centre=0.0, scale=1.0, back=0.0, out=[X.copy()])
     first_half(A, X, X, X, X, X, inverse=G, rho=one, out=[X.copy()])
-    second_half(A, X, X, X, X, X, X, X, inverse=G, rho=one, out=[X.copy() for _ in range(4)])
+    second_half(A, X, X, X, X, X, X, X, inverse=G, rho=one, omega=one, out=[X.copy() for _ in range(4)])
     quality_rows(A, X, X, X, sums=(G,), scale=one, out=[])
     gram_sums(X, runs=1)
     weight_inside(A, wide, wide, wide, out=[])
@@ -101,18 +101,19 @@ def second_half(
     *,
     inverse: np.ndarray,
     rho: np.ndarray,
+    omega: np.ndarray,
     out: list[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Y = (AX + ρL + Γ)(XᵀX + ρI)⁻¹, the new L, Λ, Γ, with YᵀY, (R, K, K), and squares, (9, R).
 
-    A run whose numbers overflowed keeps the L it has.
+    Y is taken ω times as far from the Y before. A run whose numbers overflowed keeps the L it has.
     """
     lost, small = _finite(inverse, rho, L.dtype)
     gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 9))
     columns = [r * inverse.shape[-1] + j for r in lost for j in range(inverse.shape[-1])]
     last = L[:, columns] if lost else None
-    given = (X, L, Lam, Gam, Y0)
-    _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *small, *out, gram, squares)
+    given = (X, L, Lam, Gam, Y0, *small, omega.astype(L.dtype))
+    _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *out, gram, squares)
     if lost:
         out[1][:, columns] = last
         gram[lost], squares[lost] = np.nan, np.nan

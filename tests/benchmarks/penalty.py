@@ -30,7 +30,12 @@ K, SEEDS, CAP, LOOK_BACK, STATIONARY = 20, 5, 1000, 10, 3e-4
 
 
 class Fixed:
-    """The paper's rule: ρ stays. Others begin here; `relax` is the over-relaxation, 1 for none."""
+    """The paper's rule: ρ stays. Others begin here.
+
+    `relax` is ADMM's over-relaxation, of X and Y as L sees them; `omega` that of Y itself; 1 for none.
+    """
+
+    omega = 1.0
 
     def __init__(self, rho: float = FIRST_RHO, *, relax: float = 1.0):
         self.rho, self.relax = rho, relax
@@ -51,12 +56,20 @@ class Balanced(Fixed):
 
 
 class Relative(Fixed):
-    """The package's own rule: relative residuals (Wohlberg 2017)."""
+    """Relative residuals (Wohlberg 2017)."""
 
     def follow(self, t, old, new):
         solver = ADMM((self.rho,), adapt=True)
         (self.rho,) = solver.adapted(t, [step_numbers(old, new, self.rho)], [False]).rho
         return new
+
+
+class Ours(Relative):
+    """The package's own rule: the same, and Y goes past itself while ρ is low."""
+
+    @property
+    def omega(self):
+        return float(ADMM((self.rho,), adapt=True).omega[0])
 
 
 class Spectral(Fixed):
@@ -81,7 +94,7 @@ class Spectral(Fixed):
 
 
 class Anderson(Relative):
-    """The package's rule, and Anderson acceleration (type II, memory 5) of the map of (L, Λ/ρ, Γ/ρ, Y).
+    """Relative residuals, and Anderson acceleration (type II, memory 5) of the map of (L, Λ/ρ, Γ/ρ, Y).
 
     On once the change of an iteration fell to 1e-2. A point that the map moves more than twice as far as the last
     is given up for what the map alone had made of the last; so is the memory, as it is when ρ changes.
@@ -119,11 +132,13 @@ def curvature(step: np.ndarray, gradient: np.ndarray) -> float | None:
     return minimal if 2 * minimal > steepest else steepest - minimal / 2
 
 
-def step(A: sparse.csr_matrix, s: ADMMState, *, rho: float, relax: float) -> ADMMState:
-    """Algorithm 2 of the paper; over-relaxed, X and Y go past themselves on their way from L."""
+def step(A: sparse.csr_matrix, s: ADMMState, rule: Fixed) -> ADMMState:
+    """Algorithm 2 of the paper; over-relaxed, X and Y go past themselves on their way from L, or Y from Y."""
+    rho, relax = rule.rho, rule.relax
     ridge = rho * np.eye(s.Y.shape[1])
     X = (A @ s.Y + rho * s.L + s.Lam) @ np.linalg.inv(s.Y.T @ s.Y + ridge)
     Y = (A @ X + rho * s.L + s.Gam) @ np.linalg.inv(X.T @ X + ridge)
+    Y = s.Y + rule.omega * (Y - s.Y)
     past_X, past_Y = (relax * Z + (1 - relax) * s.L for Z in (X, Y))
     L = np.maximum(past_X + past_Y - (s.Lam + s.Gam) / rho, 0) / 2
     return ADMMState(X, Y, L, s.Lam + rho * (L - past_X), s.Gam + rho * (L - past_Y))
@@ -143,7 +158,7 @@ def run(A: sparse.csr_matrix, L: np.ndarray, rule: Fixed) -> tuple[int, int, flo
     state, looks = ADMMState(L, L, L, np.zeros_like(L), np.zeros_like(L)), deque(maxlen=LOOK_BACK)
     settled, stationary, c, rows_of_A = CAP, CAP, np.nan, in_memory(A)
     for t in range(1, CAP + 1):
-        new = step(A, state, rho=rule.rho, relax=rule.relax)
+        new = step(A, state, rule)
         if not np.isfinite(new.L).all():
             break
         labels, found = kernels.row_labels(new.L), quality(rows_of_A, in_memory(new.L), norm_A=0.0, runs=1)[0]
@@ -166,7 +181,8 @@ RULES = {
     "fixed 0.3": partial(Fixed, 0.3),
     "fixed 1": partial(Fixed, 1.0),
     "residuals balanced": partial(Balanced, 0.1),
-    "relative (ours)": Relative,
+    "relative": Relative,
+    "relative, Y past (ours)": Ours,
     "relative, relaxed 1.6": partial(Relative, relax=1.6),
     "spectral": Spectral,
     "relative, Anderson 5": Anderson,

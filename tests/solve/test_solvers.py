@@ -246,6 +246,11 @@ def test_a_run_that_stalls_gets_twice_the_penalty_and_keeps_it():
     assert solver.keep([0]).adapted(60, [calm], [False]).rho == pytest.approx((0.2 * ADAPT_RANGE,))
 
 
+def test_Y_goes_past_itself_only_while_an_adapting_penalty_has_not_risen():
+    assert ADMM((0.1, 0.2)).omega.tolist() == [1, 1]  # the paper's algorithm
+    assert ADMM((0.1, 0.2, 0.3, 0.2 * 1.5 / 1.5), adapt=True, first_rho=0.2).omega.tolist() == [1.6, 1.6, 1, 1.6]
+
+
 def test_each_way_to_stop_says_its_name(graph):
     settled = snmf_dist.fit(graph, 3, init="random")
     assert settled.status is Status.SETTLED
