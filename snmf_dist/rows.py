@@ -236,6 +236,11 @@ def settle(state: State, numbers: Any) -> tuple[State, Any]:
     return state, finish(numbers)
 
 
+def waits(rows: Rows) -> bool:
+    """Whether work on these rows waits for `begin`; on whole rows it is done at once."""
+    return isinstance(rows, Blocks)
+
+
 def runs_elsewhere(rows: Rows) -> bool:
     """Whether work on these rows goes to a cluster, and numbers come back from there."""
     return isinstance(rows, Blocks) and current_client() is not None

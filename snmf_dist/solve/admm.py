@@ -1,5 +1,6 @@
 """SNMF by ADMM: Algorithm 2 of the paper, with a penalty that may follow the residuals."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -62,8 +63,8 @@ class ADMM:
     @property
     def omega(self) -> np.ndarray:
         """How far the Y of each run goes from where it was, of the way to the box's own, (R,)."""
-        low = self.first_rho * np.sqrt(ADAPT_BY)  # between where ρ began and the next it may have
-        return np.where(self.adapt & (np.array(self.rho) < low), OMEGA, 1.0)
+        low = self.first_rho * math.sqrt(ADAPT_BY)  # between where ρ began and the next it may have
+        return np.array([OMEGA if self.adapt and rho < low else 1.0 for rho in self.rho])
 
     def init(self, L: Rows) -> ADMMState:
         """Begin at X = Y = L with duals of zero, each an array of its own: a step writes over some of them."""
@@ -128,7 +129,7 @@ class ADMM:
     def _balanced(self, rho: float, numbers: StepNumbers) -> float:
         """More penalty where X and Y are too far from L, less where L moves too much."""
         primal = numbers.primal * numbers.dual_size
-        dual = numbers.dual * np.sqrt(2) * numbers.size
+        dual = numbers.dual * math.sqrt(2) * numbers.size
         if primal > ADAPT_BEYOND * dual:
             return min(rho * ADAPT_BY, self.first_rho * ADAPT_RANGE)
         if dual > ADAPT_BEYOND * primal:

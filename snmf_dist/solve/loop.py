@@ -13,7 +13,7 @@ import numpy as np
 from snmf_dist.listeners import Listener
 from snmf_dist.memory import AHEAD
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, begin, finish, in_blocks, map_rows, runs_elsewhere, settle, sum_rows
+from snmf_dist.rows import Rows, begin, finish, in_blocks, map_rows, runs_elsewhere, settle, sum_rows, waits
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
 from snmf_dist.solve.modularity import modularities
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
@@ -200,6 +200,8 @@ class _Steps:
         self, solver: Solver, state: Any, iteration: int, last: int, looks: Callable[[int], bool]
     ) -> tuple[Any, list[StepNumbers]]:
         """The state after iteration `iteration` and its numbers."""
+        if not waits(self.A):
+            return solver.step(self.A, state)
         ahead = AHEAD if runs_elsewhere(self.A) else 1
         described: list[tuple[Any, Any]] = []
         if len(self.under_way) <= ahead - 2 or not self.under_way:  # several at once: each submission costs
