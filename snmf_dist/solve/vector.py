@@ -18,7 +18,8 @@ from numba.extending import intrinsic
 from snmf_dist.halo import SPARE
 
 # entries by which rows are asked for before they are used; 16 are a tenth slower on a million rows, 64 as fast
-AHEAD = SPARE
+AHEAD = 48
+assert AHEAD <= SPARE, "a kernel would look beyond the indices"
 VECTOR = 32  # bytes
 PANEL = 6  # vectors of a row of C that are in registers at a time
 SUMS = 12  # vectors of sums that there are registers for
