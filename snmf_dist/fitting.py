@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -129,6 +130,13 @@ def _earlier(A: Rows, store: GraphStore, warm: Any, settings: dict[str, Any]) ->
     return Earlier(state, rho, warm.n_iter, warm.n_products)
 
 
+@cache
+def _versions() -> dict[str, str]:
+    """The packages that a result is made with; reading what is installed takes longer than a small fit."""
+    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr", "scikit-learn")
+    return {name: version(name) for name in packages}
+
+
 def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], facts: dict[str, Any]) -> Solution:
     """Labels and membership in the input's own order, and how they came about."""
     best = found.best
@@ -139,7 +147,6 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], facts: 
         back = np.argsort(graph.order)
         labels, L = labels[back], take_rows(L, back)
         spectral = None if spectral is None else spectral[back]
-    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr", "scikit-learn")
     return Solution(
         labels=labels,
         membership=in_blocks((L,))[0],
@@ -152,7 +159,7 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], facts: 
             "fingerprint": graph.fingerprint,
             **facts,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {name: version(name) for name in packages},
+            "versions": dict(_versions()),
             "eigenvalues": found.eigenvalues,
             "next_eigenvalue": found.next_eigenvalue,
             "products": found.products,

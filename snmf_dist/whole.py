@@ -53,6 +53,8 @@ class Whole:
 
     def cut(self, i: int) -> np.ndarray:
         """Rows of slice i."""
+        if len(self.bounds) == 2:  # small problems take many steps: what is not cut need not be looked up
+            return self.array
         return self.array[self.bounds[i] : self.bounds[i + 1]]
 
     def let_go(self, i: int | None = None) -> None:
@@ -91,6 +93,8 @@ class WholeGraph:
 
     def cut(self, i: int) -> Block:
         """Rows of slice i; their entries lie among those of all."""
+        if len(self.bounds) == 2:
+            return self.block
         low, high = self.bounds[i], self.bounds[i + 1]
         return Block(self.block.indptr[low : high + 1], self.block.indices, self.block.data)
 
@@ -223,11 +227,12 @@ def sweep(
             old.lent = True  # the array is the new rows' now
 
     def work(rows_of_A: Block, i: int) -> Any:
-        rows = (block.cut(i) for block in blocks)
+        rows = [block.cut(i) for block in blocks]
         total = f(rows_of_A, B.array, B.array, *rows, out=[rows.cut(i) for rows in out], **scalars)
-        for one in (*blocks, *out):
-            one.let_go(i)
-        B.let_go()
+        if A.on_disk:
+            for one in (*blocks, *out):
+                one.let_go(i)
+            B.let_go()
         return total
 
     return out, _over_parts(A, work)
@@ -235,6 +240,9 @@ def sweep(
 
 def _over_parts(A: WholeGraph | StreamedGraph, work: Callable[[Block, int], Any]) -> Any:
     """Sum of ``work(rows of slice i, i)`` over the slices, part by part."""
+    if len(A.bounds) == 2:
+        (total,) = [work(rows, 0) for rows in A.slices(A.parts[0])]
+        return total
 
     def of_part(p: int) -> list[Any]:
         return [work(rows, i) for rows, i in zip(A.slices(A.parts[p]), A.parts[p], strict=True)]

@@ -99,7 +99,7 @@ def _numbers(array):
 
 
 def operations(n, K, entries, *, seed=0):
-    """Operations of the two halves of a step on a matrix of `entries` a row; the K × K work is LAPACK's."""
+    """Operations of the two halves of a step on a matrix of `entries` a row, the K × K work apart."""
     random = np.random.default_rng(seed)
     columns = np.concatenate([random.choice(n, entries, replace=False) for _ in range(n)])
     ends = np.arange(0, n * entries + 1, entries)

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep, with_sums
-from snmf_dist.solve.kernels import ridge_inverse, same, zeros
+from snmf_dist.solve.kernels import same, zeros
 from snmf_dist.solve.stopping import StepNumbers, admm_numbers
-from snmf_dist.solve.sweeps import first_half, gram_sums, second_half
+from snmf_dist.solve.sweeps import first_half, gram_sums, ridge_inverse, second_half
 
 FIRST_RHO = 0.15  # of `adapt`, times the largest eigenvalue of A; these numbers: tests/benchmarks/penalty.py
 ADAPT_EVERY = 5  # iterations between two looks at the residuals
@@ -60,7 +61,7 @@ class ADMM:
         """Runs side by side."""
         return len(self.rho)
 
-    @property
+    @cached_property
     def omega(self) -> np.ndarray:
         """How far the Y of each run goes from where it was, of the way to the box's own, (R,)."""
         low = self.first_rho * math.sqrt(ADAPT_BY)  # between where ρ began and the next it may have

@@ -6,11 +6,7 @@ Several runs may stand side by side: R factors of K columns in a matrix of R·K.
 their first axis (Gram matrices are (R, K, K), penalties (R,)), and each run gets what it would get alone.
 """
 
-from functools import cache
-from typing import Any
-
 import numpy as np
-from scipy.linalg import lapack
 
 from snmf_dist.halo import Block
 
@@ -59,30 +55,6 @@ def residual_squares(V: np.ndarray, AV: np.ndarray, *, values: np.ndarray) -> np
     """‖AVⱼ − λⱼ Vⱼ‖² of each column, (K,)."""
     rest = AV - V * values
     return np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
-
-
-def ridge_inverse(sums: tuple[np.ndarray, ...], *, rho: np.ndarray) -> np.ndarray:
-    """(G + ρI)⁻¹ of each run through the Cholesky factor of the box: C Cᵀ = G + ρI, (R, K, K).
-
-    G is the first of the sums of a sweep. NaN if it overflowed, or is so large that ρI is lost beside it: the
-    loop then sees the divergence.
-    """
-    G = sums[0]
-    inverse = np.empty_like(G)
-    for r, (one, penalty) in enumerate(zip(G, rho, strict=True)):
-        inverse[r] = _inverse(one + penalty * _identity(len(one))) if np.isfinite(one).all() else np.nan
-    return inverse
-
-
-def _inverse(M: np.ndarray) -> Any:
-    """M⁻¹ by Cholesky's factor, or NaN if M is not positive definite."""
-    _, inverse, failed = lapack.dposv(M, _identity(len(M)), lower=True)
-    return np.nan if failed else inverse
-
-
-@cache
-def _identity(K: int) -> np.ndarray:
-    return np.eye(K)
 
 
 def run_times(X: np.ndarray, *, M: np.ndarray) -> np.ndarray:

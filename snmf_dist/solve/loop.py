@@ -135,8 +135,8 @@ def run(
     state, _ = settle(state, {})
     outcomes = [Outcome(Judge(stop, tol), products, rho) for rho in solver.rho]
     active, look, steps, last = outcomes, _Look(problem), _Steps(problem.A), done + max_iter
+    regular = partial(_is_regular, first=done + 1, every=evaluate_every)
     for iteration in range(done + 1, last + 1):
-        regular = partial(_is_regular, first=done + 1, every=evaluate_every)
         before, (state, numbers) = state, steps.next(solver, state, iteration, last, regular)
         verdicts = [one.judge.of_step(told) for one, told in zip(active, numbers, strict=True)]
         lost = [verdict is Status.DIVERGED for verdict in verdicts]
@@ -146,7 +146,8 @@ def run(
         if iteration == last:
             verdicts = [verdict or Status.MAX_ITER for verdict in verdicts]
 
-        seen = [i for i, verdict in enumerate(verdicts) if regular(iteration) or verdict]
+        look_now = regular(iteration)
+        seen = [i for i, verdict in enumerate(verdicts) if look_now or verdict]
         found = dict(zip(seen, look(iteration, state.L, seen, len(active)), strict=True)) if seen else {}
         for i, one in enumerate(active):
             one.products += solver.products + (look.products if i in found else 0)
@@ -157,6 +158,8 @@ def run(
 
         stalled = [i in found and one.judge.stalled for i, one in enumerate(active)]
         solver = solver.adapted(iteration, numbers, stalled)
+        if not seen:
+            continue
         for i, one in enumerate(active):
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]

@@ -6,6 +6,7 @@ and arrays to write to. The work is in `compiled`, which is loaded at first use:
 
 import glob
 import importlib
+import math
 import os
 import time
 from functools import cache
@@ -40,6 +41,7 @@ def compile_all(dtype: Any) -> float:
     second_half(A, X, X, X, X, X, X, X, inverse=G, rho=one, omega=one, out=[X.copy() for _ in range(4)])
     quality_rows(A, X, X, X, sums=(G,), scale=one, out=[])
     gram_sums(X, runs=1)
+    ridge_inverse((G,), rho=one)
     weight_inside(A, wide, wide, wide, out=[])
     return time.perf_counter() - begin
 
@@ -110,8 +112,9 @@ def second_half(
     """
     lost, small = _finite(inverse, rho, L.dtype)
     gram, squares = np.zeros(inverse.shape), np.zeros((len(rho), 9))
-    columns = [r * inverse.shape[-1] + j for r in lost for j in range(inverse.shape[-1])]
-    last = L[:, columns] if lost else None
+    if lost:
+        columns = [r * inverse.shape[-1] + j for r in lost for j in range(inverse.shape[-1])]
+        last = L[:, columns]
     given = (X, L, Lam, Gam, Y0, *small, omega.astype(L.dtype))
     _compiled().solve_second(A.indptr, A.indices, A.data, own, halo, *given, *out, gram, squares)
     if lost:
@@ -121,8 +124,8 @@ def second_half(
 
 
 def _finite(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[list[int], tuple[np.ndarray, np.ndarray]]:
-    """The runs that are lost, their inverse not being finite; the inverse, 0 for those, and ρ as the rows are."""
-    lost = [r for r, one in enumerate(inverse) if not np.isfinite(one).all()]
+    """The runs that are lost, their inverse being NaN; the inverse, 0 for those, and ρ as the rows are."""
+    lost = [r for r, corner in enumerate(inverse[:, 0, 0].tolist()) if math.isnan(corner)]
     usable = inverse.astype(dtype)
     if lost:
         usable[lost] = 0
@@ -152,6 +155,16 @@ def gram_sums(X: np.ndarray, *, runs: int) -> tuple[np.ndarray]:
     gram = np.zeros((runs, K, K))
     _compiled().grams(X, gram)
     return (gram,)
+
+
+def ridge_inverse(sums: tuple[np.ndarray, ...], *, rho: np.ndarray) -> np.ndarray:
+    """(G + ρI)⁻¹ of each run, (R, K, K), where G is the first of the sums of a sweep.
+
+    NaN if G overflowed, or is so large that ρI is lost beside it: the loop then sees the divergence.
+    """
+    inverse = np.empty_like(sums[0])
+    _compiled().ridge_inverse(sums[0], rho, inverse)
+    return inverse
 
 
 def weight_inside(

@@ -120,6 +120,28 @@ def test_quality_is_its_formula(problem, runs):
         assert residual[r] == pytest.approx(np.sum(distance**2), **close)
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 70), st.integers(1, 3), st.integers(0, 2**31), st.floats(1e-3, 1e3))
+def test_a_ridge_inverse_is_the_inverse(K, runs, seed, scale):
+    X = np.random.default_rng(seed).standard_normal((runs, 2 * K, K)) * scale
+    G, rho = X.swapaxes(1, 2) @ X, np.linspace(0.1, 2, runs)
+    found = sweeps.ridge_inverse((G, None), rho=rho)
+    for inverse, one, penalty in zip(found, G, rho, strict=True):
+        assert_allclose(inverse @ (one + penalty * np.eye(K)), np.eye(K), atol=1e-7)
+        assert_array_equal(inverse, inverse.T)
+
+
+@pytest.mark.parametrize(
+    "bad", [np.nan, np.inf, 2.0**100]
+)  # the last is so large that the penalty is lost beside it
+def test_a_run_without_a_ridge_inverse_is_nan_and_the_others_are_not(bad):
+    G = np.stack([np.full((3, 3), bad), np.ones((3, 3)), np.diag([1, 1, bad])])
+    found = sweeps.ridge_inverse((G,), rho=np.ones(3))
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()
+    assert np.isfinite(found[2]).all() == np.isfinite(bad)
+
+
 @pytest.mark.parametrize("type", [np.float32, np.float64])
 def test_a_run_that_overflowed_keeps_its_factor(type):
     A = Block(np.array([0, 1, 2]), padded(np.array([1, 0])), np.ones(2, dtype=type))
