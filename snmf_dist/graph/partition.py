@@ -1,6 +1,7 @@
 """Cells of points that fit in memory, and the order of rows that keeps neighbours together.
 
-A tree of k-means splits of a sample gives leaves; consecutive leaves are grouped into cells. A row belongs to
+A tree of k-means splits of a sample gives leaves, which are put in a line that few neighbours are cut apart in
+wherever it is cut; consecutive leaves are grouped into cells. A row belongs to
 the cell of its nearest leaf, its home, and as a copy to each cell with a leaf nearly as near, so that
 neighbours across a border meet in some cell. Rows are renumbered leaf by leaf.
 """
@@ -9,11 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.cluster.hierarchy import leaves_list, linkage
 from threadpoolctl import threadpool_limits
 
 TILE = 4096  # rows whose distances to all leaves are held at a time
 LEAVES_A_CELL = 16  # at least
 ROWS_A_LEAF = 2000  # at most, as far as the sample has 100 for each: rows of few leaves stay in a core's cache
+
+JOINED = 4096  # leaves, at most, whose distances to each other are taken: 70 MB
+CUTS = (2, 4, 8, 16)  # equal parts that an order of the leaves is judged by
 
 
 class Partition(NamedTuple):
@@ -22,7 +27,7 @@ class Partition(NamedTuple):
     Attributes
     ----------
     leaves : ndarray, shape (F, d)
-        Centres, in tree order.
+        Centres, like ones together.
     starts : ndarray of int, shape (P,)
         The first leaf of each cell.
     reach : float
@@ -77,15 +82,35 @@ def make_partition(sample: Any, cells: int, *, n: int, replication: float, seed:
     tree = BisectingKMeans(leaves, bisecting_strategy="largest_cluster", max_iter=10, tol=1e-2, random_state=seed)
     with threadpool_limits(1):  # its splits are small; threads that wait for each other cost more
         tree.fit(sample)
-    counts = np.bincount(tree.labels_, minlength=leaves)
+    centres = np.ascontiguousarray(tree.cluster_centers_, dtype=np.float32)
+    order = _leaf_order(centres, sample)
+    counts = np.bincount(tree.labels_, minlength=leaves)[order]
     before = np.cumsum(counts) - counts
     starts = np.searchsorted(before, np.arange(cells) * (m / cells))
-    partition = Partition(
-        leaves=np.ascontiguousarray(tree.cluster_centers_, dtype=np.float32),
-        starts=np.unique(np.minimum(starts, leaves - 1)),
-        reach=1.0,
-    )
+    partition = Partition(leaves=centres[order], starts=np.unique(np.minimum(starts, leaves - 1)), reach=1.0)
     return partition._replace(reach=_calibrate(partition, sample, replication))
+
+
+def _leaf_order(leaves: np.ndarray, sample: Any) -> np.ndarray:
+    """Leaves in the order of the tree, or in that in which Ward's method joins them, if that cuts less.
+
+    The tree cuts from above, through clusters too if they are in the way; Ward's method joins from below, and
+    keeps a cluster in one piece. Where there are no clusters the tree's cuts are the straighter ones.
+    """
+    given = np.arange(len(leaves))
+    if not 2 < len(leaves) <= JOINED:
+        return given
+    nearest = np.concatenate([np.argpartition(s, 1, axis=1)[:, :2] for s in _squares_to_leaves(leaves, sample)])
+    joined = leaves_list(linkage(leaves, "ward"))
+    return min((given, joined), key=lambda order: _cut(order, nearest))
+
+
+def _cut(order: np.ndarray, nearest: np.ndarray) -> float:
+    """How many rows have their two nearest leaves, (m, 2), in different parts, on the mean over `CUTS`."""
+    rows = np.bincount(nearest[:, 0], minlength=len(order))[order]
+    place = np.empty(len(order))
+    place[order] = (np.cumsum(rows) - rows / 2) / len(nearest)
+    return float(np.mean([np.diff(np.floor(place[nearest] * parts)) != 0 for parts in CUTS]))
 
 
 def _calibrate(partition: Partition, sample: Any, replication: float) -> float:
@@ -93,7 +118,7 @@ def _calibrate(partition: Partition, sample: Any, replication: float) -> float:
     if partition.n_cells == 1 or replication <= 1:
         return 1.0
     ratios = []
-    for squares in _squares_to_leaves(partition, sample):
+    for squares in _squares_to_leaves(partition.leaves, sample):
         to_cells = np.minimum.reduceat(squares, partition.starts, axis=1)
         nearest = np.maximum(to_cells.min(axis=1, keepdims=True), np.finfo(np.float32).tiny)
         ratios.append((to_cells / nearest).ravel())
@@ -105,7 +130,7 @@ def _calibrate(partition: Partition, sample: Any, replication: float) -> float:
 def place(partition: Partition, X: Any) -> Places:
     """Find the nearest leaf and the cells of each row of a block."""
     leaf, member = [], []
-    for squares in _squares_to_leaves(partition, X):
+    for squares in _squares_to_leaves(partition.leaves, X):
         leaf.append(squares.argmin(axis=1).astype(np.int32))
         to_cells = np.minimum.reduceat(squares, partition.starts, axis=1)
         member.append(to_cells <= to_cells.min(axis=1, keepdims=True) * partition.reach)
@@ -115,9 +140,8 @@ def place(partition: Partition, X: Any) -> Places:
     return Places(np.concatenate(leaf), members)
 
 
-def _squares_to_leaves(partition: Partition, X: Any) -> Any:
+def _squares_to_leaves(leaves: np.ndarray, X: Any) -> Any:
     """Squared distances of the rows of X to all leaves, a tile of rows at a time."""
-    leaves = partition.leaves
     own = np.einsum("ij,ij->i", leaves, leaves)
     for start in range(0, X.shape[0], TILE):
         tile = X[start : start + TILE]
