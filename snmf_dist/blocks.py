@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
@@ -193,7 +193,8 @@ def sum_rows(f: Callable[..., Any], blocks: Sequence[Blocks], scalars: dict[str,
     """Sum of ``f(*row blocks, **scalars)`` over the blocks."""
     call, lazy = _bind(f, scalars, tuple(b.part for b in blocks))
     leaves = [(call, *(b.key(i) for b in blocks), *map(_argument, lazy)) for i in range(len(blocks[0].bounds) - 1)]
-    return _tree_sum(_name(f), leaves, [*blocks, *lazy])
+    name = _name(f)
+    return _Small(name, partial(_tree, name, leaves, [*blocks, *lazy]))
 
 
 def sweep(
@@ -204,25 +205,37 @@ def sweep(
     widths: Sequence[int],
     scalars: dict[str, Any],
 ) -> tuple[list[Blocks], Delayed]:
-    """``f(A's block, own, halo, *row blocks, out=…, **scalars)`` for each block: what it wrote, and its sum."""
+    """``f(A's block, own, halo, *row blocks, out=…, **scalars)`` for each block: what it wrote, and its sum.
+
+    Scalars made of what was added up with B come with its rows, if each block gets rows of each other one.
+    """
     name, P = _name(f), len(A.bounds) - 1
     lazy = {key: value for key, value in scalars.items() if isinstance(value, Delayed)}
     plain = {key: value for key, value in scalars.items() if key not in lazy}
-    call = _Sweep(f, plain, tuple(lazy), B.part, tuple(b.part for b in blocks), tuple(widths), B.dtype)
+    close = P <= FAN_IN and all(len(needs) == P - 1 for needs in A.coupled.values())
+    by_parcel = {key: value.call for key, value in lazy.items() if close and _is_of_sums(value, B)}
+    by_key = {key: value for key, value in lazy.items() if key not in by_parcel}
+    parts = tuple(b.part for b in blocks)
+    call = _Sweep(f, plain, by_parcel, tuple(by_key), B.part, parts, tuple(widths), B.dtype)
     tasks: dict[Any, Any] = {}
     for i in range(P):
-        packs = []
+        parcels = []
         for j, all_rows in A.coupled[i]:
-            packs.append((f"pack-{name}", j) if all_rows else (f"pack-{name}", i, j))
-            tasks[packs[-1]] = (_Pack(B.part), B.key(j), None if all_rows else A.packed[i, j].key)
-        small = map(_argument, lazy.values())
+            parcels.append((f"parcel-{name}", j) if all_rows else (f"parcel-{name}", i, j))
+            tasks[parcels[-1]] = (_Pack(B.part), B.key(j), None if all_rows else A.packed[i, j].key)
+        small = map(_argument, by_key.values())
         rows = (b.key(i) for b in blocks)
-        tasks[name, i, 0] = (call, A.key(i), B.key(i), packs, *rows, *small)
-    graph = _layer(name, tasks, [A, B, *blocks, *lazy.values(), *A.packed.values()])
+        tasks[name, i, 0] = (call, i, A.key(i), B.key(i), parcels, *rows, *small)
+    graph = _layer(name, tasks, [A, B, *blocks, *by_key.values(), *A.packed.values()])
     made = Blocks(name, None, A.bounds, 0, B.dtype, graph)
-    last = len(widths)
-    total = _tree_sum(f"sum-{name}", [(_part, made.key(i), last) for i in range(P)], [made])
-    return [replace(made, part=k, width=width) for k, width in enumerate(widths)], total
+    return [replace(made, part=k, width=width) for k, width in enumerate(widths)], _Sum(made)
+
+
+class Parcel(NamedTuple):
+    """What one block sends another: rows, and what was added up while they were made, if anything was."""
+
+    rows: np.ndarray
+    sums: Any
 
 
 @dataclass(frozen=True)
@@ -231,13 +244,12 @@ class _Pack:
 
     part: int | None
 
-    def __call__(self, rows: Any, wanted: np.ndarray | None) -> np.ndarray:
-        found: np.ndarray = _part(rows, self.part)
-        if wanted is None:
-            return found
-        return found.take(
-            wanted, axis=0, out=spares.empty((len(wanted), found.shape[1]), found.dtype), mode="clip"
-        )
+    def __call__(self, made: Any, wanted: np.ndarray | None) -> Parcel:
+        found, sums = (made, None) if self.part is None else (made[self.part], made[-1])
+        if wanted is not None:
+            room = spares.empty((len(wanted), found.shape[1]), found.dtype)
+            found = found.take(wanted, axis=0, out=room, mode="clip")
+        return Parcel(found, sums)
 
 
 @dataclass(frozen=True)
@@ -246,20 +258,25 @@ class _Sweep:
 
     f: Callable[..., Any]
     scalars: dict[str, Any]
-    lazy: tuple[str, ...]
+    by_parcel: dict[str, Callable[[Any], Any]]
+    by_key: tuple[str, ...]
     part: int | None
     parts: tuple[int | None, ...]
     widths: tuple[int, ...]
     dtype: np.dtype
 
-    def __call__(self, A: Any, own: Any, packs: list[np.ndarray], *values: Any) -> tuple[Any, ...]:
-        own = _part(own, self.part)
-        halo = packs[0] if len(packs) == 1 else np.concatenate([own[:0], *packs])
+    def __call__(self, i: int, A: Any, B: Any, parcels: list[Parcel], *values: Any) -> tuple[Any, ...]:
+        own, halo = _part(B, self.part), [parcel.rows for parcel in parcels]
         cut = len(self.parts)
         blocks = [_part(v, p) for v, p in zip(values[:cut], self.parts, strict=True)]
-        late = dict(zip(self.lazy, values[cut:], strict=True))
+        late = dict(zip(self.by_key, values[cut:], strict=True))
+        if self.by_parcel:
+            sums = [parcel.sums for parcel in parcels]
+            total = add_up([*sums[:i], B[-1], *sums[i:]])
+            late |= {key: call(total) for key, call in self.by_parcel.items()}
         made = [spares.empty((len(own), width), self.dtype) for width in self.widths]
-        return (*made, self.f(_opened(A), own, halo, *blocks, out=made, **self.scalars, **late))
+        around = halo[0] if len(halo) == 1 else np.concatenate([own[:0], *halo])
+        return (*made, self.f(_opened(A), own, around, *blocks, out=made, **self.scalars, **late))
 
 
 def _part(made: Any, part: int | None) -> Any:
@@ -275,16 +292,47 @@ def hold(rows: Any) -> Any:
 def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tuple[list[Any], list[Any]]]:
     """Start the work described, as pairs of a state and of values, all at once; the same pairs, under way."""
     everything = [x for state, values in described for x in (*state, *values)]
-    everything += [rows.sums for rows in everything if isinstance(rows, Blocks)]
     lazy = {_identity(x): x for x in everything if isinstance(x, Blocks | Delayed)}
-    begun = dask.persist(*lazy.values(), optimize_graph=False) if lazy else ()
-    started = dict(zip(lazy, begun, strict=True))
+    batch = _Batch(list(lazy.values()))
+    started = dict(zip(lazy, dask.persist(batch, optimize_graph=False)[0], strict=True)) if lazy else {}
 
     def now(x: Any) -> Any:
         found = started.get(_identity(x), x)
-        return replace(found, sums=now(x.sums)) if isinstance(x, Blocks) else found
+        return with_sums(found, _Sum(found)) if isinstance(x, Blocks) and x.sums is not None else found
 
     return [([*map(now, state)], [*map(now, values)]) for state, values in described]
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Many rows and values as one Dask collection: each by itself would cost a graph of its own."""
+
+    lazy: list[Any]
+
+    def __dask_graph__(self) -> HighLevelGraph:
+        return HighLevelGraph.merge(*(x.__dask_graph__() for x in self.lazy))
+
+    def __dask_keys__(self) -> list[Any]:
+        return list(dict.fromkeys(key for x in self.lazy for key in x.__dask_keys__()))
+
+    def __dask_tokenize__(self) -> Any:
+        return [_identity(x) for x in self.lazy]
+
+    __dask_scheduler__ = staticmethod(dask.threaded.get)
+
+    def __dask_postcompute__(self) -> Any:
+        return list, ()
+
+    def __dask_postpersist__(self) -> Any:
+        return _begun, (self.lazy,)
+
+
+def _begun(results: Any, lazy: list[Any], rename: Any = None) -> list[Any]:
+    found = []
+    for x in lazy:
+        rebuild, arguments = x.__dask_postpersist__()
+        found.append(rebuild({key: results[key] for key in x.__dask_keys__()}, *arguments))
+    return found
 
 
 def finish(values: Sequence[Any]) -> list[Any]:
@@ -303,13 +351,60 @@ def _identity(x: Any) -> Any:
 
 
 class _Small(Delayed):
-    """A small value, with a recipe: tasks that use it make it themselves, which saves a trip to the scheduler."""
+    """A small value with a recipe: tasks that use it make it themselves, which saves a trip to the scheduler.
 
-    __slots__ = ("recipe",)
+    Parameters
+    ----------
+    key : str
+        The task that makes it, for those who want it by itself.
+    describe : callable
+        Gives the tasks, the recipe, and what they need. Called when one of these is asked for: often none is.
+    call, values
+        The function and the values that it is made of, if it is `central`.
+    """
 
-    def __init__(self, key: str, graph: HighLevelGraph, recipe: Any) -> None:
-        super().__init__(key, graph)
-        self.recipe = recipe
+    __slots__ = ("_describe", "_recipe", "call", "values")
+
+    def __init__(
+        self,
+        key: str,
+        describe: Callable[[], tuple[dict[Any, Any], Any, Sequence[Any]]],
+        call: "_Call | None" = None,
+        values: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(key, None)
+        self._describe, self.call, self.values = describe, call, values
+
+    @property
+    def dask(self) -> HighLevelGraph:
+        """The tasks."""
+        if self._dask is None:
+            tasks, self._recipe, needs = self._describe()
+            with dask.annotate(priority=URGENT):
+                self._dask = _layer(self.key, tasks, needs)
+        return self._dask
+
+    @property
+    def recipe(self) -> Any:
+        """What a task names to have the value; it needs `dask`."""
+        return self.dask and self._recipe
+
+
+class _Sum(_Small):
+    """What a sweep added up: the last thing that each of its tasks made, summed."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, made: Blocks) -> None:
+        key, P = f"sum-{made.name}", len(made.bounds) - 1
+        super().__init__(key, partial(_tree, key, [(_part, made.key(i), -1) for i in range(P)], [made]))
+        self.made = made
+
+
+def with_sums(rows: Blocks, sums: _Sum) -> Blocks:
+    """The rows, with what was added up by the tasks that made them."""
+    assert sums.made.name == rows.name, "these sums are of other rows"
+    return replace(rows, sums=sums)
 
 
 def _argument(value: Any) -> Any:
@@ -319,28 +414,54 @@ def _argument(value: Any) -> Any:
     return value.key if isinstance(value, Delayed) else value
 
 
+def _is_of_sums(value: Any, B: Blocks) -> bool:
+    """Whether a value is made of nothing but what was added up while B was made."""
+    if not isinstance(value, _Small) or value.call is None or value.call.lazy or B.part is None:
+        return False
+    return [v.made.name for v in value.values if isinstance(v, _Sum)] == [B.name] and len(value.values) == 1
+
+
 def central(f: Callable[..., Any], values: Sequence[Any], scalars: dict[str, Any]) -> Delayed:
     """``f(*values, **scalars)``, once for all rows."""
     name = _name(f)
     call, lazy = _bind(f, scalars, tuple(None for _ in values))
-    recipe = (call, *map(_argument, (*values, *lazy)))
-    needs = [v for v in (*values, *lazy) if isinstance(v, Delayed)]
-    with dask.annotate(priority=URGENT):
-        return _Small(name, _layer(name, {name: recipe}, needs), recipe)
+
+    def describe() -> tuple[dict[Any, Any], Any, Sequence[Any]]:
+        if all(isinstance(v, _Sum) and len(v.made.bounds) <= FAN_IN + 1 for v in values):
+            # one task a block picks out all the sums
+            leaves = [f"{name}-{i}" for i in range(len(values[0].made.bounds) - 1)]
+            tasks = {leaf: (_last_of, [v.made.key(i) for v in values]) for i, leaf in enumerate(leaves)}
+            given: Any = [(_add_place, k, leaves) for k in range(len(values))]
+            needs = [*(v.made for v in values), *lazy]
+        else:
+            tasks, given = {}, map(_argument, values)
+            needs = [v for v in (*values, *lazy) if isinstance(v, Delayed)]
+        recipe = (call, *given, *map(_argument, lazy))
+        return {**tasks, name: recipe}, recipe, needs
+
+    return _Small(name, describe, call, values)
 
 
-def _tree_sum(name: str, leaves: list[Any], needs: Sequence[Any]) -> Delayed:
-    """The sum of what the leaf tasks return, in the tree of `trees`."""
-    level = [f"{name}-{i}" for i in range(len(leaves))]
+def _last_of(made: list[tuple[Any, ...]]) -> list[Any]:
+    return [one[-1] for one in made]
+
+
+def _add_place(k: int, leaves: list[list[Any]]) -> Any:
+    return add_up([leaf[k] for leaf in leaves])
+
+
+def _tree(key: str, leaves: list[Any], needs: Sequence[Any]) -> tuple[dict[Any, Any], Any, Sequence[Any]]:
+    """The sum of what the leaf tasks return, in the tree of `trees`: its tasks, recipe, and what they need."""
+    if len(leaves) == 1:
+        return {key: leaves[0]}, key, needs
+    level = [f"{key}-{i}" for i in range(len(leaves))]
     tasks: dict[Any, Any] = dict(zip(level, leaves, strict=True))
-    recipe: Any = level[0]
-    while len(level) > 1:
+    while len(level) > FAN_IN:
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [f"{group[0]}+{len(group)}" for group in groups]
-        tasks.update({key: (add_up, group) for key, group in zip(level, groups, strict=True)})
-        recipe = (add_up, groups[0])
-    with dask.annotate(priority=URGENT):
-        return _Small(level[0], _layer(level[0], tasks, needs), recipe)
+        tasks.update({group_key: (add_up, group) for group_key, group in zip(level, groups, strict=True)})
+    recipe = (add_up, level)
+    return {**tasks, key: recipe}, recipe, needs
 
 
 @dataclass(frozen=True)

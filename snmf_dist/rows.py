@@ -22,7 +22,7 @@ and `begin` starts it. So a solver's text runs in memory, out of core and on a c
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -196,7 +196,7 @@ def central(f: Callable[..., Any], *values: Any, **scalars: Any) -> Any:
 def with_sums(rows: Rows, sums: Any) -> Rows:
     """The rows, with what was added up while they were made; it is at hand as ``rows.sums``."""
     if isinstance(rows, Blocks):
-        return replace(rows, sums=sums)
+        return blocks.with_sums(rows, sums)
     rows.sums = sums
     return rows
 

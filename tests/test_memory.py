@@ -96,5 +96,5 @@ def test_an_iteration_on_a_cluster_is_few_tasks():
     before = set(state.X.graph.to_dict()) | set(state.L.graph.to_dict()) | set(state.Gam.graph.to_dict())
     new, numbers = solver.step(blocks, state)
     tasks = set(new.L.graph.to_dict()) | set(numbers.__dask_graph__().to_dict())
-    tasks = [key for key in tasks - before if not str(key).startswith("('pack") and "rows of A" not in str(key)]
+    tasks = [key for key in tasks - before if not str(key).startswith("('parcel") and "rows of A" not in str(key)]
     assert 0 < len(tasks) <= 8 * 8
