@@ -18,6 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 from scipy import sparse
 
 from snmf_dist import spares
+from snmf_dist.cluster import current_client
 from snmf_dist.halo import Block, Need, local_block
 from snmf_dist.trees import FAN_IN, add_up
 
@@ -286,7 +287,15 @@ def _part(made: Any, part: int | None) -> Any:
 
 def hold(rows: Any) -> Any:
     """Compute `rows` now and keep them where they were made."""
-    return dask.persist(rows, optimize_graph=False)[0]
+    return _persist(rows)
+
+
+def _persist(collection: Any) -> Any:
+    """What `dask.persist` does with a single collection, without the detours that it takes to find it."""
+    client = current_client()
+    if client is None:
+        return dask.persist(collection, optimize_graph=False)[0]
+    return client.persist(collection, optimize_graph=False)
 
 
 def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tuple[list[Any], list[Any]]]:
@@ -294,7 +303,7 @@ def begin(described: Sequence[tuple[tuple[Any, ...], Sequence[Any]]]) -> list[tu
     everything = [x for state, values in described for x in (*state, *values)]
     lazy = {_identity(x): x for x in everything if isinstance(x, Blocks | Delayed)}
     batch = _Batch(list(lazy.values()))
-    started = dict(zip(lazy, dask.persist(batch, optimize_graph=False)[0], strict=True)) if lazy else {}
+    started = dict(zip(lazy, _persist(batch), strict=True)) if lazy else {}
 
     def now(x: Any) -> Any:
         found = started.get(_identity(x), x)
