@@ -8,7 +8,7 @@ from scipy import sparse
 import snmf_dist
 from snmf_dist import errors
 from snmf_dist.memory import LEAST_ROWS, plan
-from snmf_dist.rows import load_blocks
+from snmf_dist.rows import begin, load_blocks
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.start import random_start
 from tests.benchmarks.measure import in_process
@@ -98,3 +98,16 @@ def test_an_iteration_on_a_cluster_is_few_tasks():
     tasks = set(new.L.graph.to_dict()) | set(numbers.__dask_graph__().to_dict())
     tasks = [key for key in tasks - before if not str(key).startswith("('parcel") and "rows of A" not in str(key)]
     assert 0 < len(tasks) <= 8 * 8
+
+
+def test_between_two_blocks_sums_travel_with_the_rows():
+    """Two sweeps and two parcels a block, a task a block that picks out its sums, and one for the numbers."""
+    A = ring(64, 3)
+    blocks = load_blocks(lambda start, stop: A[start:stop], np.array([0, 32, 64]), A.dtype)
+    solver = ADMM((0.3,))
+    start = random_start(blocks, 2, seeds=[0], sum_A=float(A.sum()), dtype=A.dtype).L
+    (state, _), *_ = begin(solver.step(blocks, solver.init(start)))
+    before = {key for rows in (*state, blocks, *blocks.packed.values()) for key in dict(rows.__dask_graph__())}
+    new, numbers = solver.step(blocks, state)
+    tasks = {key for rows in (*new, numbers) for key in dict(rows.__dask_graph__())} - before
+    assert len(tasks) == 2 * (2 + 2 + 1) + 1
