@@ -384,19 +384,23 @@ class _Small(Delayed):
         super().__init__(key, None)
         self._describe, self.call, self.values = describe, call, values
 
-    @property
-    def dask(self) -> HighLevelGraph:
-        """The tasks."""
+    def _describe_once(self) -> None:
         if self._dask is None:
             tasks, self._recipe, needs = self._describe()
             with dask.annotate(priority=URGENT):
                 self._dask = _layer(self.key, tasks, needs)
+
+    @property
+    def dask(self) -> HighLevelGraph:
+        """The tasks."""
+        self._describe_once()
         return self._dask
 
     @property
     def recipe(self) -> Any:
-        """What a task names to have the value; it needs `dask`."""
-        return self.dask and self._recipe
+        """What a task names to have the value."""
+        self._describe_once()
+        return self._recipe
 
 
 class _Sum(_Small):
