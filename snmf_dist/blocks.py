@@ -90,7 +90,7 @@ class BlockedGraph(Blocks):
     Attributes
     ----------
     coupled : mapping
-        Block i -> the blocks it needs rows of, and whether of each it needs all.
+        Block i -> the blocks it needs rows of, in their order, and whether of each it needs all.
     packed : mapping
         (i, j) -> the numbers of the rows that i needs of j, unless it needs all.
     """
