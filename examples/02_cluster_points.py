@@ -11,7 +11,7 @@ import zarr
 from sklearn.cluster import KMeans
 
 import snmf_dist
-from snmf_dist.demo import CLUSTERS, NEIGHBORS, SCALE_NEIGHBOR, make_points
+from snmf_dist.cli.demo import CLUSTERS, NEIGHBORS, SCALE_NEIGHBOR, make_points
 
 POINTS, STARTS = 2000, 3
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from snmf_dist.api import fit, plan_fit
 from snmf_dist.errors import SnmfError
 from snmf_dist.graph.build import build_graph
-from snmf_dist.graph.importing import import_graph
+from snmf_dist.graph.ingest import import_graph
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import JsonLines, Listener, TableLog
 from snmf_dist.result.records import IterationRecord, Status

@@ -11,15 +11,14 @@ import numpy as np
 from snmf_dist import cluster, storage
 from snmf_dist.errors import InputError, ResultNotSaved, ResultWarning
 from snmf_dist.fitting import solve_graph, warn_of
-from snmf_dist.graph.build import build_graph
-from snmf_dist.graph.points import is_points
+from snmf_dist.graph.build import build_graph, is_points
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
 from snmf_dist.memory import Plan, plan
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.settings import choice, positive_number, whole_number
 from snmf_dist.solve.runs import INITS, PENALTIES, STOPS
+from snmf_dist.validation import choice, positive_number, whole_number
 
 
 def fit(

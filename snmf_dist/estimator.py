@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from snmf_dist.api import fit
 from snmf_dist.errors import GraphWarning, NotConverged
 from snmf_dist.graph.build import build_graph
-from snmf_dist.graph.importing import import_graph
+from snmf_dist.graph.ingest import import_graph
 
 
 class SNMF(ClusterMixin, BaseEstimator):

@@ -15,8 +15,7 @@ import numpy as np
 from snmf_dist import cluster, spares
 from snmf_dist.blocks import load_blocks
 from snmf_dist.errors import NotConverged, ResultWarning
-from snmf_dist.graph.importing import row_bounds
-from snmf_dist.graph.store import GraphStore
+from snmf_dist.graph.store import GraphStore, row_bounds
 from snmf_dist.listeners import Listener
 from snmf_dist.memory import SLICE, Plan
 from snmf_dist.ondisk import check_room

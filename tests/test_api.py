@@ -71,7 +71,7 @@ def test_all_errors_share_a_root_and_have_a_standard_parent():
 
 def test_results_come_back_in_the_inputs_own_order(tmp_path):
     """A store whose rows are shuffled gives the membership of each input row all the same."""
-    from snmf_dist.graph.writer import GraphWriter
+    from snmf_dist.graph.store.writer import GraphWriter
 
     W, y = planted_graph(60, 3, seed=4)
     order = np.random.default_rng(0).permutation(60)

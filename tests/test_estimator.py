@@ -6,7 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import snmf_dist
 from snmf_dist import SNMF, errors
-from snmf_dist.demo import make_points
+from snmf_dist.cli.demo import make_points
 from tests.helpers import planted_graph
 
 

@@ -34,7 +34,7 @@ def make_points(path: str, n: int, *, seed: int = 0) -> np.ndarray:
 
 def global_nndescent(path: str, q: int) -> dict:
     """The rival: all points in one process."""
-    from snmf_dist.graph.neighbors import _import_pynndescent
+    from snmf_dist.graph.build.neighbors import _import_pynndescent
 
     X = np.load(path)
     nndescent = _import_pynndescent().NNDescent
@@ -47,7 +47,7 @@ def global_nndescent(path: str, q: int) -> dict:
 def build(path: str, out: str, limit: str, replication: float) -> dict:
     """Our side: `build_graph`, with the CPU seconds of each stage."""
     import snmf_dist
-    from snmf_dist.graph.neighbors import approximate_neighbors
+    from snmf_dist.graph.build.neighbors import approximate_neighbors
 
     X = np.load(path, mmap_mode="r")[:12_000]
     approximate_neighbors(np.ascontiguousarray(X), 20, seed=0, threads=2)

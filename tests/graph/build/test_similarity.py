@@ -4,8 +4,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import snmf_dist
 from snmf_dist import errors
-from snmf_dist.graph.neighbors import nearest_neighbors
-from snmf_dist.graph.similarity import gaussian_weights, local_scales
+from snmf_dist.graph.build.neighbors import nearest_neighbors
+from snmf_dist.graph.build.similarity import gaussian_weights, local_scales
 from tests.helpers import PAPER, data_file
 
 RANDOM = np.random.default_rng(0)
@@ -13,7 +13,7 @@ RANDOM = np.random.default_rng(0)
 
 @pytest.mark.parametrize(("n", "d", "q"), [(50, 3, 6), (200, 1, 9), (30, 40, 29), (2, 2, 1)])
 def test_neighbours_are_those_of_a_full_sort(monkeypatch, n, d, q):
-    monkeypatch.setattr("snmf_dist.graph.neighbors.TILE_ENTRIES", 7 * n)  # several blocks
+    monkeypatch.setattr("snmf_dist.graph.build.neighbors.TILE_ENTRIES", 7 * n)  # several blocks
     X = RANDOM.standard_normal((n, d)) + 100
     found = nearest_neighbors(X, q)
     distances = np.linalg.norm(X[:, None] - X[None], axis=2)

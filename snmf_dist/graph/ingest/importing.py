@@ -14,15 +14,12 @@ from scipy import sparse
 
 from snmf_dist import storage
 from snmf_dist.errors import GraphWarning, InputError
-from snmf_dist.graph.merge import EdgeBuckets
-from snmf_dist.graph.order import Graph, choose_order, rank_of
-from snmf_dist.graph.similarity import normalize as ncut
-from snmf_dist.graph.sources import Source, open_source
-from snmf_dist.graph.store import KIND, GraphStore, Progress, open_graph, silent
-from snmf_dist.graph.writer import GraphWriter
-from snmf_dist.settings import choice, whole_number
-
-BLOCK_ENTRIES = 1 << 21  # entries a block aims at: 25 MB in memory, a second or less to merge
+from snmf_dist.graph.ingest.buckets import EdgeBuckets
+from snmf_dist.graph.ingest.order import Graph, choose_order, rank_of
+from snmf_dist.graph.ingest.sources import Source, open_source
+from snmf_dist.graph.store import KIND, GraphStore, GraphWriter, Progress, open_graph, row_bounds, silent
+from snmf_dist.graph.store import normalize as ncut
+from snmf_dist.validation import choice, whole_number
 
 
 def import_graph(
@@ -146,22 +143,6 @@ def import_graph(
             stacklevel=2,
         )
     return graph
-
-
-def row_bounds(n: int, n_edges: int, block_rows: int | None = None) -> np.ndarray:
-    """Bounds of row blocks of `block_rows` rows, or of about `BLOCK_ENTRIES` entries.
-
-    Examples
-    --------
-    >>> row_bounds(10, 40, 4)
-    array([ 0,  4,  8, 10])
-    >>> row_bounds(10, 40)
-    array([ 0, 10])
-    """
-    if block_rows is None:
-        blocks = min(-(-n_edges // BLOCK_ENTRIES), n)
-        block_rows = -(-n // max(blocks, 1))
-    return np.append(np.arange(0, n, block_rows, dtype=np.int64), n)
 
 
 def _write(

@@ -19,17 +19,24 @@ from scipy import sparse
 
 from snmf_dist import cluster, storage
 from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreExists
-from snmf_dist.graph import stages
-from snmf_dist.graph.audit import edges_of, find_components, join_specks, measure_recall
-from snmf_dist.graph.partition import Partition, make_partition, positions
-from snmf_dist.graph.plan import check_settings, plan_cells
-from snmf_dist.graph.points import open_points
-from snmf_dist.graph.prepare import check_points, checksum, make_job
-from snmf_dist.graph.similarity import normalize
-from snmf_dist.graph.stages import Job
-from snmf_dist.graph.store import KIND, GraphStore, Progress, open_graph, silent
-from snmf_dist.graph.workshop import Workshop, alone_in, open_workshop
-from snmf_dist.graph.writer import BlockRecord, GraphWriter
+from snmf_dist.graph.build import stages
+from snmf_dist.graph.build.audit import edges_of, find_components, join_specks, measure_recall
+from snmf_dist.graph.build.partition import Partition, make_partition, positions
+from snmf_dist.graph.build.points import open_points
+from snmf_dist.graph.build.prepare import check_points, checksum, make_job
+from snmf_dist.graph.build.scratch import Workshop, alone_in, open_workshop
+from snmf_dist.graph.build.settings import check_settings, plan_cells
+from snmf_dist.graph.build.stages import Job
+from snmf_dist.graph.store import (
+    KIND,
+    BlockRecord,
+    GraphStore,
+    GraphWriter,
+    Progress,
+    normalize,
+    open_graph,
+    silent,
+)
 
 GRAPH = "graph.zarr"  # in the build's folder, until it is whole
 LOW_RECALL = 0.9

@@ -12,7 +12,7 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist import errors
-from snmf_dist.graph import order as ordering
+from snmf_dist.graph.ingest import order as ordering
 from tests.helpers import planted_graph
 
 

@@ -22,11 +22,11 @@ import numpy as np
 from scipy import sparse
 
 from snmf_dist.errors import InputError
-from snmf_dist.graph.neighbors import KNN, approximate_neighbors, merge, nearest_neighbors, search
-from snmf_dist.graph.partition import Partition, place
-from snmf_dist.graph.points import Points
-from snmf_dist.graph.similarity import gaussian_weights, local_scales, symmetric_union
-from snmf_dist.graph.workshop import Workshop
+from snmf_dist.graph.build.neighbors import KNN, approximate_neighbors, merge, nearest_neighbors, search
+from snmf_dist.graph.build.partition import Partition, place
+from snmf_dist.graph.build.points import Points
+from snmf_dist.graph.build.scratch import Workshop
+from snmf_dist.graph.build.similarity import gaussian_weights, local_scales, symmetric_union
 
 SMALL_CELL = 10_000  # rows below which a cell is searched exactly: sooner done than compiled
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from snmf_dist.graph.partition import make_partition, place
+from snmf_dist.graph.build.partition import make_partition, place
 
 
 def share_cut(X, partition, parts):

@@ -9,8 +9,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from snmf_dist.cluster import run_tasks
-from snmf_dist.graph.neighbors import KNN, merge, search
-from snmf_dist.graph.stages import Job
+from snmf_dist.graph.build.neighbors import KNN, merge, search
+from snmf_dist.graph.build.stages import Job
 
 SAMPLE = 1000
 SPECK = 1000  # a component of fewer rows, and of fewer than a hundredth of all, is a speck

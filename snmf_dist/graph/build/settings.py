@@ -5,7 +5,7 @@ from typing import Any
 
 from snmf_dist import cluster
 from snmf_dist.errors import InputError
-from snmf_dist.settings import choice, positive_number, whole_number
+from snmf_dist.validation import choice, positive_number, whole_number
 
 EXACT_BELOW = 50_000  # rows that are searched exactly as a whole, without compiling anything
 SHARED_ABOVE = 20_000  # rows that are worth a cell for each worker

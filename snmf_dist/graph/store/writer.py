@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from snmf_dist import storage
-from snmf_dist.graph.store import KIND
+from snmf_dist.graph.store.layout import KIND
 
 CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 

@@ -41,14 +41,3 @@ def symmetric_union(own: sparse.csr_matrix, turned: sparse.csr_matrix) -> sparse
     W.eliminate_zeros()
     W.sort_indices()
     return W
-
-
-def normalize(W: sparse.csr_matrix, root: np.ndarray, all_roots: np.ndarray) -> sparse.csr_matrix:
-    """D^−½ W D^−½ of a row block: `root` is √degree of its rows, `all_roots` of all n rows.
-
-    Dividing by the product of the roots keeps A symmetric to the last bit, and a degree is never
-    below one of its own weights, so nothing is divided by zero.
-    """
-    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
-    data = W.data / (root[rows] * all_roots[W.indices])
-    return sparse.csr_matrix((data, W.indices, W.indptr), shape=W.shape)

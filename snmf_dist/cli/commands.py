@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 
 import snmf_dist
-from snmf_dist import cluster, demo, storage
+from snmf_dist import cluster, storage
+from snmf_dist.cli import demo
+from snmf_dist.cli.progress import iterations, stages
 from snmf_dist.errors import NoRoom, NotOurStore, ResultNotSaved, SnmfError, StoreExists, WorkLost
-from snmf_dist.graph.points import is_points
+from snmf_dist.graph.build import is_points
 from snmf_dist.listeners import JsonLines
-from snmf_dist.progress import iterations, stages
 from snmf_dist.result.scores import read_labels
 from snmf_dist.solve.runs import INITS
 

@@ -1,29 +1,4 @@
-"""The graph store: a symmetric, nonnegative, sparse n × n matrix A in row blocks, in Zarr.
-
-Layout, format version 1 (one Zarr v3 group)::
-
-    attributes["snmf_dist"]        written last
-        kind "graph", version 1, complete true
-        n, nnz, dtype              rows, stored entries, "float32" or "float64"
-        normalize                  "ncut" (A = D^-1/2 W D^-1/2) or "none" (A = W)
-        reordered                  false if order is 0, 1, ..., n-1
-        zero_degree, self_loops    how many rows have no entry; how many diagonal entries
-        checksums                  CRC-32 of row_bounds, order, degree
-        blocks                     one [nnz, CRC-32 of data, indices, indptr, diagonal, halo] a block:
-                                   diagonal = entries within the block's own rows, halo = distinct other
-                                   columns
-        made                       how A was made, for people
-    row_bounds   int64 (P+1,)      block i holds rows row_bounds[i]:row_bounds[i+1]
-    order        int64 (n,)        row of A -> the user's own row number
-    degree       float64 (n,)      row sums of W, before normalisation
-    blocks/<i>/                    a CSR matrix in AnnData's encoding
-        attributes                 encoding-type "csr_matrix", encoding-version "0.1.0", shape
-        data, indices, indptr      dtype; int32 (int64 if n needs it); int64
-
-What holds: indices rise strictly within a row; A = Aᵀ to the last bit; entries are finite and > 0.
-Each block is a group of its own, so that two writers never share a chunk. A missing Zarr chunk reads
-as zeros without a word: every read is checked against the manifest's count and checksum.
-"""
+"""Reading a graph store, by row blocks; its files are described in `layout`."""
 
 import hashlib
 import json
@@ -38,11 +13,8 @@ from scipy import sparse
 
 from snmf_dist import storage
 from snmf_dist.errors import StoreCorrupt
-from snmf_dist.graph.checks import block_problems, symmetry_balance
-
-KIND = "graph"
-
-Progress = Callable[[str, int, int], None]
+from snmf_dist.graph.store.checks import block_problems, symmetry_balance
+from snmf_dist.graph.store.layout import KIND, Progress, silent
 
 
 class GraphStore:
@@ -326,7 +298,3 @@ class Reader:
 
 
 _open: dict[tuple[str, str], GraphStore] = {}  # of this process
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Report progress to nobody."""

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist import errors, storage
-from snmf_dist.graph.writer import GraphWriter
+from snmf_dist.graph.store.writer import GraphWriter
 from tests.helpers import planted_graph
 
 TINY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

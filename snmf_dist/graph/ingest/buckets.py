@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from snmf_dist.errors import InputError, WorkLost
-from snmf_dist.graph.edgefiles import Edges
+from snmf_dist.graph.ingest.edgefiles import Edges
 
 RECORD = np.dtype([("row", "<i8"), ("column", "<i8"), ("weight", "<f8")])
 ASYMMETRY = 1e-5  # relative difference of A_ij and A_ji that counts as rounding of float32 sources

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from snmf_dist import storage
 from snmf_dist.errors import InputError, NotOurStore, SnmfError, StoreNotFound
-from snmf_dist.graph.edgefiles import Edges, is_edge_file, read_edges
+from snmf_dist.graph.ingest.edgefiles import Edges, is_edge_file, read_edges
 from snmf_dist.graph.store import KIND, GraphStore, open_graph
 
 BATCH = 1 << 18  # edges in a batch: 6 MB, a few times over while it is filed

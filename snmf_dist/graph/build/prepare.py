@@ -9,13 +9,12 @@ import numpy as np
 
 from snmf_dist import cluster
 from snmf_dist.errors import InputError
-from snmf_dist.graph import stages
-from snmf_dist.graph.importing import row_bounds
-from snmf_dist.graph.partition import LEAVES_A_CELL
-from snmf_dist.graph.points import spool
-from snmf_dist.graph.stages import Job
-from snmf_dist.graph.store import Progress, silent
-from snmf_dist.graph.workshop import Workshop
+from snmf_dist.graph.build import stages
+from snmf_dist.graph.build.partition import LEAVES_A_CELL
+from snmf_dist.graph.build.points import spool
+from snmf_dist.graph.build.scratch import Workshop
+from snmf_dist.graph.build.stages import Job
+from snmf_dist.graph.store import Progress, row_bounds, silent
 from snmf_dist.stored import load_rows
 
 INPUT_BYTES = 1 << 25  # of a block of points as float32

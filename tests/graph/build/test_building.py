@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 import snmf_dist
 from snmf_dist import errors, storage
-from snmf_dist.graph import build, prepare
+from snmf_dist.graph.build import building, prepare
 from tests import oracle
 from tests.helpers import data_file
 
@@ -46,7 +46,7 @@ def small_parts(monkeypatch):
 def in_cells(points, out, cells=4, **options):
     """Build by the partitioned path with a given number of cells."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "plan_cells", lambda *given: {"cells": cells, "threads": 2, "at_once": 2})
+        patch.setattr(building, "plan_cells", lambda *given: {"cells": cells, "threads": 2, "at_once": 2})
         return snmf_dist.build_graph(points, out, exact=False, **options)
 
 
