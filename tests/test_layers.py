@@ -29,7 +29,7 @@ LAYERS = [
     "fitting api",
     "estimator",
     "__init__",
-    "cli.progress cli.demo cli.commands cli",
+    "cli.progress cli.output cli.graphs cli.fits cli.stores cli.demo cli.commands cli",
     "__main__",
 ]
 ORDER = " ".join(LAYERS).split()

@@ -1,10 +1,15 @@
-"""The demo: points that k-means cannot separate."""
+"""The command `demo`, and its points, which k-means cannot separate."""
 
+import os
 from typing import NamedTuple
 
+import click
 import numpy as np
 
-from snmf_dist.errors import InputError
+import snmf_dist
+from snmf_dist.cli.output import new_console, print_solution
+from snmf_dist.cli.progress import iterations
+from snmf_dist.errors import InputError, StoreExists
 
 CLUSTERS = 4
 Pair = tuple[float, float]
@@ -48,3 +53,42 @@ def make_points(n: int = 2000, *, seed: int = 0) -> Points:
     ]
     mixed = random.permutation(n)
     return Points(np.concatenate(shapes)[mixed], np.repeat(np.arange(CLUSTERS), sizes)[mixed])
+
+
+@click.command("demo")
+@click.option("--out", default="snmf-demo", show_default=True, help="Folder for graph, result and picture.")
+@click.option("--points", type=int, default=2000, show_default=True, help="How many points to draw.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the points.")
+def demo_(out: str, points: int, seed: int) -> None:
+    """Cluster points that k-means cannot separate, from nothing to a picture."""
+    from sklearn.cluster import KMeans
+
+    from snmf_dist.result.report import save_picture
+
+    console = new_console()
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise StoreExists(f"{out}: is a file; choose a folder")
+    os.makedirs(out, exist_ok=True)
+    graph_path, result_path, picture = (
+        os.path.join(out, name) for name in ("demo-graph.zarr", "demo-result.zarr", "clusters.png")
+    )
+    drawn = make_points(points, seed=seed)
+    console.print(f"{points} points in {CLUSTERS} clusters; their neighbour graph:")
+    graph = snmf_dist.build_graph(
+        drawn.X,
+        graph_path,
+        neighbors=NEIGHBORS,
+        scale_neighbor=SCALE_NEIGHBOR,
+        overwrite=True,
+        resume=False,
+    )
+    console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}")
+
+    console.print("its clusters:")
+    found = snmf_dist.fit(graph, CLUSTERS, out=result_path, overwrite=True, listeners=[iterations(console)])
+    save_picture(picture, found, drawn.X)
+    print_solution(console, found, drawn.y)
+    rival = KMeans(CLUSTERS, n_init=10, random_state=0).fit_predict(drawn.X)
+    accuracy = snmf_dist.score(rival, drawn.y).accuracy
+    console.print(f"k-means on the same points: accuracy {accuracy:.3f}")
+    console.print(f"result: {result_path}\npicture: {picture}")

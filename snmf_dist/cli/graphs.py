@@ -1,0 +1,122 @@
+"""The commands that write a graph store: `import` from edges, `graph` from points."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import click
+
+import snmf_dist
+from snmf_dist import cluster
+from snmf_dist.cli.output import new_console, print_facts
+from snmf_dist.cli.progress import stages
+
+
+@click.command("import")
+@click.argument("source")
+@click.argument("graph")
+@click.option(
+    "--normalize",
+    type=click.Choice(["ncut", "none"]),
+    default="ncut",
+    show_default=True,
+    help="ncut: divide by the roots of the degrees, as the paper does; none: keep weights.",
+)
+@click.option(
+    "--symmetrize",
+    type=click.Choice(["max", "mean"]),
+    help="Make A symmetric: max for undirected lists that hold an edge once. Without it an "
+    "asymmetric A is refused.",
+)
+@click.option("--self-loops", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
+@click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
+@click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True)
+@click.option(
+    "--reorder/--no-reorder",
+    default=True,
+    show_default=True,
+    help="Store the rows in an order that keeps neighbours together, if that is clearly faster; results come "
+    "back in the order of SOURCE.",
+)
+@click.option("--key", help="Which obsp matrix of an AnnData store.")
+@click.option("--columns", help="Names of the source, target and weight columns, with commas between.")
+@click.option("--nodes", type=int, help="Number of nodes.  [default: the largest id decides]")
+@click.option("--first-id", type=int, default=0, show_default=True, help="1 for lists that count from one.")
+@click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
+def import_(
+    source: str,
+    graph: str,
+    normalize: str,
+    reorder: bool,
+    columns: str | None,
+    nodes: int | None,
+    **options: Any,
+) -> None:
+    """Write SOURCE as the graph store GRAPH.
+
+    SOURCE is a SciPy .npz, a Matrix Market .mtx, an edge list (.csv .tsv .txt .edges .parquet: source,
+    target and optionally weight), an AnnData Zarr store, or another graph store to cut into other blocks.
+    Edge lists may be larger than memory.
+
+    \b
+    Example: snmf-dist import edges.tsv graph.zarr --symmetrize max --first-id 1
+    """
+    console = new_console()
+    with stages(console) as progress:
+        store = snmf_dist.import_graph(
+            source,
+            graph,
+            normalize=None if normalize == "none" else normalize,
+            reorder="auto" if reorder else False,
+            columns=columns.split(",") if columns else None,
+            n=nodes,
+            progress=progress,
+            **options,
+        )
+    print_facts(console, store.info())
+
+
+@click.command("graph")
+@click.argument("points")
+@click.argument("graph")
+@click.option("--neighbors", type=int, help="Neighbours of a point, q.  [default: log2(n) + 1, rounded down]")
+@click.option("--scale-neighbor", type=int, default=7, show_default=True, help="The one that sets the scale.")
+@click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True)
+@click.option("--pca", type=int, help="Project on so many principal components first.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
+@click.option("--memory-limit", help="Bytes a process may use, as 4GiB.  [default: half of the memory]")
+@click.option(
+    "--replication",
+    type=float,
+    default=1.6,
+    show_default=True,
+    help="Cells a point is put in, on the mean: more is slower and more accurate.",
+)
+@click.option("--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]")
+@click.option("--connect", is_flag=True, help="Join small components to their nearest points.")
+@click.option("--columns", help="Columns of a Parquet file, with commas between.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.")
+@click.option("--no-resume", is_flag=True, help="Start over instead of going on from a killed build.")
+@click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
+def graph_(
+    points: str, graph: str, columns: str | None, scheduler: str | None, no_resume: bool, **options: Any
+) -> None:
+    """Build the similarity graph of POINTS as the graph store GRAPH.
+
+    POINTS is a 2-D Zarr array (a path or URL), .npy, SciPy CSR .npz or .parquet; it may be larger than
+    memory. A build that is killed goes on where it was when the same command is given again.
+
+    \b
+    Example: snmf-dist graph embeddings.npy graph.zarr --metric cosine --memory-limit 4GiB
+    """
+    console = new_console()
+    with cluster.connect(scheduler) if scheduler else nullcontext(), stages(console) as progress:
+        store = snmf_dist.build_graph(
+            points,
+            graph,
+            columns=columns.split(",") if columns else None,
+            resume=not no_resume,
+            progress=progress,
+            **options,
+        )
+    print_facts(console, store.info())
