@@ -1,31 +1,43 @@
-"""What a built graph is worth: measured recall, and the components it falls into."""
+"""How good a built graph is: the measured recall, and the components it falls into."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from snmf_dist.cluster import run_tasks
+from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.neighbors import KNN, merge, search
+from snmf_dist.graph.build.scratch import run_missing
 from snmf_dist.graph.build.stages import Job
+from snmf_dist.graph.store import Progress
 
-SAMPLE = 1000
-SPECK = 1000  # a component of fewer rows, and of fewer than a hundredth of all, is a speck
+SAMPLE = 1000  # rows that recall is measured on
+SMALL_COMPONENT = 1000  # a component of fewer rows, and of fewer than n/100, is small
 
 
 class Components(NamedTuple):
-    """The component of each row, (n,) from 0 for the largest, and their sizes, largest first."""
+    """The connected components of a graph.
+
+    Attributes
+    ----------
+    of : ndarray of int, shape (n,)
+        Number of the component of each row; 0 is the largest.
+    sizes : ndarray of int
+        Number of rows of each component, largest first.
+    """
 
     of: np.ndarray
     sizes: np.ndarray
 
     @property
-    def specks(self) -> np.ndarray:
+    def small(self) -> np.ndarray:
         """Numbers of the small components; never the largest."""
-        limit = min(SPECK, max(2, len(self.of) // 100))
+        limit = min(SMALL_COMPONENT, max(2, len(self.of) // 100))
         return np.flatnonzero(self.sizes < limit)[int(self.sizes[0] < limit) :]
 
     def joined(self, edges: np.ndarray) -> "Components":
@@ -63,7 +75,7 @@ def _ranked(of: np.ndarray) -> Components:
 def edges_of(job: Job, stage: str) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     """The entries of all row blocks of W above the diagonal: those that weigh anything, once."""
     for i in range(len(job.bounds) - 1):
-        W = job.shop.load(stage, i, "W")
+        W = job.files.load(stage, i, "W")
         rows = np.repeat(np.arange(job.bounds[i], job.bounds[i + 1], dtype=job.index), np.diff(W.indptr))
         above = rows < W.indices
         yield rows[above], W.indices[above]
@@ -86,7 +98,7 @@ def measure_recall(job: Job, row_of: np.ndarray, *, at_once: int) -> float:
     hits = 0
     for i in np.unique(block):
         mine = block == i
-        found = job.shop.load("gather", int(i), "distances")[rows[mine] - job.bounds[i]]
+        found = job.files.load("gather", int(i), "distances")[rows[mine] - job.bounds[i]]
         hits += int(np.count_nonzero(found <= limit[mine, None]))
     return min(hits / (len(ids) * job.q), 1.0)
 
@@ -104,27 +116,27 @@ class _Search:
         return search(self.queries, self.ids, [(int(self.job.inputs[b]), rows)], self.job.q)
 
 
-def join_specks(job: Job, components: Components, id_of: np.ndarray) -> np.ndarray:
+def join_small(job: Job, components: Components, id_of: np.ndarray) -> np.ndarray:
     """The shortest edge from each small component to a row outside it: (m, 2) of rows."""
-    small = np.flatnonzero(np.isin(components.of, components.specks))
-    ids = id_of[small]
+    rows = np.flatnonzero(np.isin(components.of, components.small))
+    ids = id_of[rows]
     by_id = np.argsort(ids)
-    small, ids = small[by_id], ids[by_id]
+    rows, ids = rows[by_id], ids[by_id]
     component_of_id = np.empty(job.n, dtype=np.int64)
     component_of_id[id_of] = components.of
-    # A speck has fewer than SPECK rows: among so many nearest one is outside it.
-    largest = int(components.sizes[components.specks[0]])
+    # `largest` neighbours are more than a small component has: at least one of them is outside it.
+    largest = int(components.sizes[components.small[0]])
     near = search(_take(job, ids), ids, job.read_all(), min(largest, job.n - 1))
-    inside = component_of_id[near.indices] == components.of[small][:, None]
+    inside = component_of_id[near.indices] == components.of[rows][:, None]
     distances = np.where(inside | (near.indices < 0), np.inf, near.distances)
     nearest = distances.argmin(axis=1)
-    length = distances[np.arange(len(small)), nearest]
+    length = distances[np.arange(len(rows)), nearest]
     row_of = np.empty(job.n, dtype=np.int64)
     row_of[id_of] = np.arange(job.n)
-    partner = row_of[near.indices[np.arange(len(small)), nearest]]
-    order = np.lexsort((length, components.of[small]))
-    first = order[np.unique(components.of[small][order], return_index=True)[1]]
-    return np.unique(np.sort(np.column_stack((small, partner))[first], axis=1), axis=0)
+    partner = row_of[near.indices[np.arange(len(rows)), nearest]]
+    order = np.lexsort((length, components.of[rows]))
+    first = order[np.unique(components.of[rows][order], return_index=True)[1]]
+    return np.unique(np.sort(np.column_stack((rows, partner))[first], axis=1), axis=0)
 
 
 def _take(job: Job, ids: np.ndarray) -> np.ndarray:
@@ -135,3 +147,41 @@ def _take(job: Job, ids: np.ndarray) -> np.ndarray:
         if high > low:
             parts.append(job.read(b)[ids[low:high] - job.inputs[b]])
     return sparse.csr_matrix(sparse.vstack(parts)) if sparse.issparse(parts[0]) else np.concatenate(parts)
+
+
+def audit(job: Job, order: np.ndarray, settings: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    """Measure recall and components, and join small components if `connect` is set.
+
+    Returns
+    -------
+    facts : dict
+        Recall, number and sizes of the components, and number of edges added.
+    stage : str
+        The stage whose files hold W.
+    """
+    progress("audit", 0, 2)
+    row_of = np.empty(job.n, dtype=np.int64)
+    row_of[order] = np.arange(job.n)
+    recall = 1.0 if job.exact else measure_recall(job, row_of, at_once=settings["at_once"])
+    progress("audit", 1, 2)
+    components = find_components(job.n, edges_of(job, "weigh"))
+    progress("audit", 2, 2)
+    joined, stage = 0, "weigh"
+    if settings["connect"] and len(components.small):
+        stage, edges = "join", np.empty((0, 2), dtype=np.int64)
+        while len(components.small):  # two may choose each other, and their union may still be small
+            new = join_small(job, components, order)
+            edges = np.concatenate((edges, new))
+            components = components.joined(new)
+        joined, blocks = len(edges), len(job.bounds) - 1
+        run_missing(
+            job.files, stage, partial(stages.join, job, edges), blocks, progress, at_once=settings["at_once"]
+        )
+        components = find_components(job.n, edges_of(job, stage))
+    facts = {
+        "recall": round(recall, 4),
+        "components": len(components.sizes),
+        "component_sizes": components.sizes[:20].tolist(),
+        "joined": joined,
+    }
+    return facts, stage

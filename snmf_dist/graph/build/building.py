@@ -8,24 +8,22 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from snmf_dist import cluster, storage
 from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreExists
 from snmf_dist.graph.build import stages
-from snmf_dist.graph.build.audit import edges_of, find_components, join_specks, measure_recall
-from snmf_dist.graph.build.partition import Partition, make_partition, positions
+from snmf_dist.graph.build.audit import audit
 from snmf_dist.graph.build.points import open_points
-from snmf_dist.graph.build.prepare import check_points, checksum, make_job
-from snmf_dist.graph.build.scratch import Workshop, alone_in, open_workshop
-from snmf_dist.graph.build.settings import check_settings, plan_cells
+from snmf_dist.graph.build.prepare import check_points, checksum, cut_into_cells, make_job
+from snmf_dist.graph.build.scratch import ScratchFiles, locked, open_scratch, run_missing
+from snmf_dist.graph.build.settings import check_settings, choose_cells
 from snmf_dist.graph.build.stages import Job
 from snmf_dist.graph.store import (
     KIND,
@@ -142,15 +140,15 @@ def build_graph(
     )
     if reuse and (old := _made_from(path, source, settings, storage_options)) is not None:
         return old
-    derived = plan_cells(settings, memory_limit)
-    with alone_in(_folder(path)):
+    derived = choose_cells(settings, memory_limit)
+    with locked(_folder(path)):
         asked = {**settings, "memory_limit": memory_limit}
-        shop, settings = open_workshop(_folder(path), asked, derived, resume=resume)
-        made = _build(source, shop, settings, path, progress or silent, begin=begin, options=storage_options)
+        files, settings = open_scratch(_folder(path), asked, derived, resume=resume)
+        made = _build(source, files, settings, path, progress or silent, begin=begin, options=storage_options)
         if not storage.is_url(path):
             with storage.replacing(path, KIND, overwrite=overwrite) as fresh:
-                os.rename(os.path.join(shop.folder, GRAPH), fresh)
-        shutil.rmtree(shop.folder, ignore_errors=True)
+                os.rename(os.path.join(files.folder, GRAPH), fresh)
+        shutil.rmtree(files.folder, ignore_errors=True)
     graph = open_graph(path, storage_options=storage_options)
     graph.validate()
     _warn(graph, made)
@@ -159,10 +157,10 @@ def build_graph(
 
 def _build(
     source: Any,
-    shop: Workshop,
+    files: ScratchFiles,
     settings: dict[str, Any],
     path: str,
-    tell: Progress,
+    progress: Progress,
     *,
     begin: float,
     options: storage.Options,
@@ -170,28 +168,30 @@ def _build(
     """Run all stages, to a graph store in the build's folder, or at `path` if that is a URL."""
     client, at_once = cluster.current_client(), settings["at_once"]
     if client is not None:
-        cluster.check_workers(client, shop.folder)
-    job = make_job(source, shop, settings, shared=client is not None)
+        cluster.check_workers(client, files.folder)
+    job = make_job(source, files, settings, shared=client is not None)
     try:
-        job, points = check_points(job, settings["pca"], tell)
+        job, points = check_points(job, settings["pca"], progress)
     except InputError:
-        if not shop.has("check", 0):  # nothing was built: leave nothing
-            shutil.rmtree(shop.folder, ignore_errors=True)
+        if not files.has("check", 0):  # nothing was built: leave nothing
+            shutil.rmtree(files.folder, ignore_errors=True)
         raise
-    cells, order = _order(job, tell, settings)
-    _each(shop, "look", partial(stages.look, job), cells, tell, at_once=at_once if job.exact else 1)
-    shop.drop("assign")
+    cells, order = cut_into_cells(job, settings, progress)
+    run_missing(
+        files, "search", partial(stages.find_neighbors, job), cells, progress, at_once=at_once if job.exact else 1
+    )
+    files.drop("assign")
     blocks = len(job.bounds) - 1
-    _each(shop, "gather", partial(stages.gather, job, cells), blocks, tell, at_once=at_once)
-    shop.drop("look")
-    _each(shop, "weigh", partial(stages.weigh, job), blocks, tell, at_once=at_once)
+    run_missing(files, "gather", partial(stages.gather, job, cells), blocks, progress, at_once=at_once)
+    files.drop("search")
+    run_missing(files, "weigh", partial(stages.weigh, job), blocks, progress, at_once=at_once)
 
-    audit, stage = _audit(job, order, tell, settings)
-    place = path if storage.is_url(path) else os.path.join(shop.folder, GRAPH)
-    writer, records, degree = _write_blocks(job, stage, place, tell, options)
+    quality, stage = audit(job, order, settings, progress)
+    place = path if storage.is_url(path) else os.path.join(files.folder, GRAPH)
+    writer, records, degree = _write_blocks(job, stage, place, progress, options)
     if checksum(job) != points:
-        raise InputError(f"{shop.folder}: the points changed during the build; pass resume=False to start over")
-    made = {**_facts(job, settings, begin=begin), "points": points, **audit}
+        raise InputError(f"{files.folder}: the points changed during the build; pass resume=False to start over")
+    made = {**_facts(job, settings, begin=begin), "points": points, **quality}
     writer.finish(records, degree=degree, order=order, normalize="ncut", made=made)
     return made
 
@@ -207,7 +207,7 @@ def _made_from(path: str, source: Any, settings: dict[str, Any], options: storag
     """The graph at `path`, if it was made from these very points with these settings."""
     try:
         graph = open_graph(path, storage_options=options)
-    except SnmfError:  # none there, or one that is worth nothing
+    except SnmfError:  # there is none, or it cannot be read
         return None
     made = graph.block["made"]
     if "points" not in made:
@@ -217,92 +217,14 @@ def _made_from(path: str, source: Any, settings: dict[str, Any], options: storag
     if any(made.get(key) != value for key, value in settings.items() if key != "block_rows"):
         return None
     with tempfile.TemporaryDirectory() as folder:
-        job = make_job(source, Workshop(folder), {**settings, "cells": 1, "threads": 1}, shared=False)
+        job = make_job(source, ScratchFiles(folder), {**settings, "cells": 1, "threads": 1}, shared=False)
         return graph if made["points"] == checksum(job) else None
-
-
-def _order(job: Job, tell: Progress, settings: dict[str, Any]) -> tuple[int, np.ndarray]:
-    """Cut the points into cells and number the rows leaf by leaf; return the cells and row -> id."""
-    shop, blocks = job.shop, len(job.inputs) - 1
-    if job.exact:
-        return blocks, np.arange(job.n)
-    if not shop.has("partition", 0):
-        _each(shop, "sample", partial(stages.draw, job), blocks, tell, at_once=1)
-        parts = [shop.load("sample", b, "rows") for b in range(blocks)]
-        sample = sparse.vstack(parts) if sparse.issparse(parts[0]) else np.concatenate(parts)
-        made = make_partition(
-            sample, settings["cells"], n=job.n, replication=settings["replication"], seed=job.seed
-        )
-        shop.save("partition", 0, leaves=made.leaves, starts=made.starts, reach=np.array(made.reach))
-    partition = Partition(
-        leaves=np.array(shop.load("partition", 0, "leaves")),
-        starts=np.array(shop.load("partition", 0, "starts")),
-        reach=float(shop.load("partition", 0, "reach")),
-    )
-    if not shop.finished("look"):
-        _each(shop, "assign", partial(stages.assign, job, partition), blocks, tell, at_once=settings["at_once"])
-    if not shop.finished("order"):
-        leaf_of = [np.asarray(shop.load("assign", b, "leaf")) for b in range(blocks)]
-        for b, row in enumerate(positions(leaf_of, len(partition.leaves))):
-            shop.save("order", b, row=row)
-        shop.finish("order")
-    row_of = shop.vector("order", blocks, "row")
-    order = np.empty(job.n, dtype=np.int64)
-    order[row_of] = np.arange(job.n)
-    return partition.n_cells, order
-
-
-def _each(
-    shop: Workshop,
-    stage: str,
-    task: Callable[[int], Any],
-    count: int,
-    tell: Progress,
-    *,
-    at_once: int,
-) -> None:
-    """Run the blocks of a stage that are not there yet."""
-    if shop.finished(stage):
-        return
-    missing = [i for i in range(count) if not shop.has(stage, i)]
-    there = count - len(missing)
-    tell(stage, there, count)
-    cluster.run_tasks(task, missing, threads=at_once, done=lambda k: tell(stage, there + k, count))
-    shop.finish(stage)
-
-
-def _audit(job: Job, order: np.ndarray, tell: Progress, settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Measure recall and components; join small components, if asked for. Returns the stage that has W."""
-    tell("audit", 0, 2)
-    row_of = np.empty(job.n, dtype=np.int64)
-    row_of[order] = np.arange(job.n)
-    recall = 1.0 if job.exact else measure_recall(job, row_of, at_once=settings["at_once"])
-    tell("audit", 1, 2)
-    components = find_components(job.n, edges_of(job, "weigh"))
-    tell("audit", 2, 2)
-    joined, stage = 0, "weigh"
-    if settings["connect"] and len(components.specks):
-        stage, edges = "join", np.empty((0, 2), dtype=np.int64)
-        while len(components.specks):  # two specks may choose each other: join the pair again
-            new = join_specks(job, components, order)
-            edges = np.concatenate((edges, new))
-            components = components.joined(new)
-        joined, blocks = len(edges), len(job.bounds) - 1
-        _each(job.shop, stage, partial(stages.join, job, edges), blocks, tell, at_once=settings["at_once"])
-        components = find_components(job.n, edges_of(job, stage))
-    facts = {
-        "recall": round(recall, 4),
-        "components": len(components.sizes),
-        "component_sizes": components.sizes[:20].tolist(),
-        "joined": joined,
-    }
-    return facts, stage
 
 
 def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any]:
     blocks = len(job.bounds) - 1
-    scale = job.shop.vector("gather", blocks, "scale")
-    short = sum(int((job.shop.load("gather", i, "indices") < 0).any(axis=1).sum()) for i in range(blocks))
+    scale = job.files.vector("gather", blocks, "scale")
+    short = sum(int((job.files.load("gather", i, "indices") < 0).any(axis=1).sum()) for i in range(blocks))
     packages = ("snmf-dist", "pynndescent", "numpy", "scikit-learn")
     return {
         "source": getattr(job.points, "path", "points in memory"),
@@ -316,24 +238,24 @@ def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any
 
 
 def _write_blocks(
-    job: Job, stage: str, place: str, tell: Progress, options: storage.Options
+    job: Job, stage: str, place: str, progress: Progress, options: storage.Options
 ) -> tuple[GraphWriter, list[BlockRecord], np.ndarray]:
     """Normalise the blocks of W and write them as blocks of A."""
-    shop, blocks = job.shop, len(job.bounds) - 1
+    files, blocks = job.files, len(job.bounds) - 1
     if not storage.exists(place, options):
-        shop.undo("write")  # moved away or lost since: W is still here
-    begun = any(shop.has("write", i) for i in range(blocks))
+        files.undo("write")  # moved away or lost since: W is still here
+    begun = any(files.has("write", i) for i in range(blocks))
     writer = GraphWriter(place, job.bounds, np.dtype(np.float32), options, resume=begun)
-    degree = shop.vector(stage, blocks, "degree")
-    _each(shop, "write", partial(_write, job, stage, writer, np.sqrt(degree)), blocks, tell, at_once=1)
-    records = [BlockRecord(*shop.load("write", i, "record").tolist()) for i in range(blocks)]
+    degree = files.vector(stage, blocks, "degree")
+    run_missing(files, "write", partial(_write, job, stage, writer, np.sqrt(degree)), blocks, progress, at_once=1)
+    records = [BlockRecord(*files.load("write", i, "record").tolist()) for i in range(blocks)]
     return writer, records, degree
 
 
 def _write(job: Job, stage: str, writer: GraphWriter, root: np.ndarray, i: int) -> None:
-    W = job.shop.load(stage, i, "W")
+    W = job.files.load(stage, i, "W")
     A = normalize(W, root[job.bounds[i] : job.bounds[i + 1]], root)
-    job.shop.save("write", i, record=np.array(writer.write_block(i, A)))
+    job.files.save("write", i, record=np.array(writer.write_block(i, A)))
 
 
 def _warn(graph: GraphStore, made: dict[str, Any]) -> None:

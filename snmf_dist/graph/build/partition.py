@@ -1,9 +1,9 @@
 """Cells of points that fit in memory, and the order of rows that keeps neighbours together.
 
-A tree of k-means splits of a sample gives leaves, which are put in a line that few neighbours are cut apart in
-wherever it is cut; consecutive leaves are grouped into cells. A row belongs to
-the cell of its nearest leaf, its home, and as a copy to each cell with a leaf nearly as near, so that
-neighbours across a border meet in some cell. Rows are renumbered leaf by leaf.
+A tree of k-means splits of a sample gives leaves. They are put in an order in which a cut anywhere separates few
+neighbours, and consecutive leaves form a cell. A row belongs to the cell of its nearest leaf, its home; a copy
+goes to each cell with a leaf almost as near, so that neighbours on both sides of a border meet in some cell. Rows
+are renumbered leaf by leaf.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.cluster.hierarchy import leaves_list, linkage
 from threadpoolctl import threadpool_limits
 
-TILE = 4096  # rows whose distances to all leaves are held at a time
+TILE_ROWS = 4096  # rows whose distances to all leaves are held at a time
 LEAVES_A_CELL = 16  # at least
 ROWS_A_LEAF = 2000  # at most, as far as the sample has 100 for each: rows of few leaves stay in a core's cache
 
@@ -27,7 +27,7 @@ class Partition(NamedTuple):
     Attributes
     ----------
     leaves : ndarray, shape (F, d)
-        Centres, like ones together.
+        Centres of the leaves, similar ones next to each other.
     starts : ndarray of int, shape (P,)
         The first leaf of each cell.
     reach : float
@@ -40,7 +40,7 @@ class Partition(NamedTuple):
 
     @property
     def n_cells(self) -> int:
-        """P."""
+        """Number of cells, P."""
         return len(self.starts)
 
 
@@ -67,11 +67,13 @@ def make_partition(sample: Any, cells: int, *, n: int, replication: float, seed:
     sample : ndarray or csr_matrix, shape (m, d)
         Rows drawn evenly from all points.
     cells : int
-        P.
+        Number of cells, P.
     n : int
-        How many points there are.
+        Number of points.
     replication : float
-        Cells a row is put in, on the mean; its home is one of them.
+        Mean number of cells that a row is put in, including its home.
+    seed : int
+        Seed of the random number generator.
     """
     from sklearn.cluster import BisectingKMeans
 
@@ -143,8 +145,8 @@ def place(partition: Partition, X: Any) -> Places:
 def _squares_to_leaves(leaves: np.ndarray, X: Any) -> Any:
     """Squared distances of the rows of X to all leaves, a tile of rows at a time."""
     own = np.einsum("ij,ij->i", leaves, leaves)
-    for start in range(0, X.shape[0], TILE):
-        tile = X[start : start + TILE]
+    for start in range(0, X.shape[0], TILE_ROWS):
+        tile = X[start : start + TILE_ROWS]
         product = np.asarray(tile @ leaves.T)
         mine = tile.multiply(tile).sum(axis=1) if sparse.issparse(tile) else np.einsum("ij,ij->i", tile, tile)
         yield np.maximum(np.asarray(mine).reshape(-1, 1) + own - 2 * product, 0)
@@ -157,6 +159,8 @@ def positions(leaf_of: list[np.ndarray], leaves: int) -> list[np.ndarray]:
     ----------
     leaf_of : list of arrays of int
         The leaf of each row, for each block of the input in turn.
+    leaves : int
+        Number of leaves.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from snmf_dist import storage
 from snmf_dist.errors import InputError, SnmfError, StoreNotFound
 
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
-PARQUET = (".parquet", ".pq")
+TABLES = (".parquet", ".pq")
 
 
 class Points(Protocol):
@@ -137,7 +137,7 @@ def open_points(source: Any, *, columns: Sequence[str] | None = None, options: s
 
 def is_points(path: str, options: storage.Options = None) -> bool:
     """Tell whether points are at `path`, and not a store of ours or nothing."""
-    if path.endswith((".npy", ".npz", *PARQUET)):
+    if path.endswith((".npy", ".npz", *TABLES)):
         return storage.exists(path, options)
     try:
         _zarr_array(path, options)
@@ -156,7 +156,7 @@ def _open_path(path: str, columns: Sequence[str] | None, options: storage.Option
         return FilePoints(path, array.shape, array.dtype)
     if path.endswith(".npz"):
         return ArrayPoints(_load_npz(path))
-    if path.endswith(PARQUET):
+    if path.endswith(TABLES):
         return ParquetTable(path, tuple(columns) if columns else None, options)
     array = _zarr_array(path, options)
     return ZarrPoints(path, options, array.shape, array.dtype)

@@ -1,7 +1,7 @@
-"""The folder of a build: files named by block, each written beside its place and moved there when whole.
+"""The scratch files of a build: one folder for each block of each stage, visible only when it is complete.
 
-A killed build leaves the files of finished blocks, and the next one goes on from them. A plan beside them
-says which points and settings they are of.
+A killed build leaves the files of finished blocks, and the next build resumes from them. ``settings.json`` beside
+them says which points and settings they belong to.
 """
 
 import fcntl
@@ -10,30 +10,32 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from snmf_dist import cluster
 from snmf_dist.errors import InputError, StoreCorrupt
+from snmf_dist.graph.store import Progress
 
 
-class Workshop:
+class ScratchFiles:
     """Named groups of arrays in a folder: ``save("knn", 3, indices=…)``, ``load("knn", 3, "indices")``.
 
     Parameters
     ----------
     folder : str
-        Seen by all workers.
+        An existing folder that all workers see.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def path(self, stage: str, block: int) -> str:
-        """Where the arrays of one block of a stage are."""
+        """The folder with the arrays of one block of a stage."""
         return os.path.join(self.folder, stage, str(block))
 
     def has(self, stage: str, block: int) -> bool:
@@ -41,7 +43,7 @@ class Workshop:
         return os.path.isdir(self.path(stage, block))
 
     def save(self, stage: str, block: int, **arrays: Any) -> None:
-        """Write the arrays (or CSR matrices) of a block, whole or not at all."""
+        """Write the arrays (or CSR matrices) of a block, all of them or none."""
         path = self.path(stage, block)
         work = f"{path}.{uuid.uuid4().hex[:8]}.partial"
         os.makedirs(work)
@@ -61,7 +63,7 @@ class Workshop:
                 raise
 
     def load(self, stage: str, block: int, name: str, *, rows: slice | None = None) -> Any:
-        """Read an array of a block: mapped, and only `rows` of it if they are given."""
+        """Read an array of a block as a memory map, or only its `rows` if they are given."""
         stem = os.path.join(self.path(stage, block), name)
         try:
             if os.path.exists(f"{stem}.npz"):
@@ -75,11 +77,11 @@ class Workshop:
         return array if rows is None else np.asarray(array[rows])
 
     def vector(self, stage: str, blocks: int, name: str) -> np.ndarray:
-        """All blocks' arrays `name`, one after the other: a number for each row."""
+        """The arrays `name` of all blocks in one: a number for each row."""
         return np.concatenate([self.load(stage, i, name) for i in range(blocks)])
 
     def finish(self, stage: str) -> None:
-        """Note that all blocks of a stage are there, or were and may be dropped."""
+        """Mark a stage as complete; its files may be dropped from now on."""
         with open(os.path.join(self.folder, f"{stage}.done"), "w", encoding="utf-8"):
             pass
 
@@ -99,7 +101,7 @@ class Workshop:
 
 
 @contextmanager
-def alone_in(folder: str) -> Iterator[None]:
+def locked(folder: str) -> Iterator[None]:
     """Refuse a second build in the same folder while the body runs."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"{folder}: is in the way of the build; move it away")
@@ -114,25 +116,29 @@ def alone_in(folder: str) -> Iterator[None]:
         yield
 
 
-def open_workshop(
+def open_scratch(
     folder: str, settings: Mapping[str, Any], derived: Mapping[str, Any], *, resume: bool
-) -> tuple[Workshop, dict[str, Any]]:
-    """Open the build's folder, and give the whole plan: that of an unfinished build, if there is one.
+) -> tuple[ScratchFiles, dict[str, Any]]:
+    """Open the folder of a build, and return it with all settings of the build.
 
     Parameters
     ----------
+    folder : str
+        The folder of the build; it is made if it is not there.
     settings : mapping
-        What was asked for; an unfinished build of other settings is refused.
+        What the user asked for; an unfinished build with other settings is refused.
     derived : mapping
-        What follows from settings and machine; an unfinished build keeps its own.
+        What follows from the settings and the machine; an unfinished build keeps its own.
+    resume : bool
+        Whether to continue an unfinished build; False removes its files.
 
     Raises
     ------
     InputError
         The folder holds a build begun with other settings, and `resume` would mix the two.
     """
-    note = os.path.join(folder, "plan.json")
-    ours = {"plan.json.partial", "lock"}
+    note = os.path.join(folder, "settings.json")
+    ours = {"settings.json.partial", "lock"}
     if (
         os.path.exists(folder)
         and not os.path.exists(note)
@@ -161,4 +167,39 @@ def open_workshop(
             f"{folder}: holds an unfinished build of other points or settings ({', '.join(differ)}); pass "
             "resume=False to start over"
         )
-    return Workshop(folder), begun
+    return ScratchFiles(folder), begun
+
+
+def run_missing(
+    files: ScratchFiles,
+    stage: str,
+    task: Callable[[int], Any],
+    count: int,
+    progress: Progress,
+    *,
+    at_once: int,
+) -> None:
+    """Run the blocks of a stage whose files are not there yet.
+
+    Parameters
+    ----------
+    files : ScratchFiles
+        Where the task writes its results.
+    stage : str
+        The name that the task saves its results under.
+    task : callable
+        Called with the number of a block.
+    count : int
+        Number of blocks of the stage.
+    progress : callable
+        Called as ``progress(stage, done, total)``.
+    at_once : int
+        Number of blocks that one process works on at a time.
+    """
+    if files.finished(stage):
+        return
+    missing = [i for i in range(count) if not files.has(stage, i)]
+    there = count - len(missing)
+    progress(stage, there, count)
+    cluster.run_tasks(task, missing, threads=at_once, done=lambda k: progress(stage, there + k, count))
+    files.finish(stage)

@@ -48,7 +48,7 @@ def _memory(limit: int | str | None) -> float:
     return found
 
 
-def plan_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict[str, Any]:
+def choose_cells(settings: dict[str, Any], memory_limit: int | str | None) -> dict[str, Any]:
     """How many cells, threads for each, and tasks at once, so that a process stays within its memory.
 
     NNDescent needs the point twice and about 50 bytes a list entry for each row (measured).

@@ -1,16 +1,16 @@
 """The stages from points to row blocks of W, each a task on one block that reads and writes files.
 
-============  ==========================================================================
-`check`       a block of points: is every number finite; its checksum
+============  =====================================================================================
+`check`       a block of points: refuse numbers that are not finite; checksum
 `draw`        a block of points: a sample of it
 `assign`      a block of points: the cells of its rows, and the rows sorted by cell
-`look`        a cell: neighbours of its rows among its rows (or, exactly, a block among all)
+`search`      a cell: neighbours of its rows within the cell; in an exact build, of a block among all rows
 `gather`      a row block: its rows' lists from all cells, merged; scales; edges turned round
 `weigh`       a row block: own and incoming edges, weighed; degrees
 `join`        a row block: the edges that join small components added
-============  ==========================================================================
+============  =====================================================================================
 
-Rows have two numbers: `id` in the input, and `row` in the order of leaves, which is that of the graph.
+A row has two numbers: `id` in the input, and `row` in the graph, whose rows are ordered by leaf.
 """
 
 import zlib
@@ -25,7 +25,7 @@ from snmf_dist.errors import InputError
 from snmf_dist.graph.build.neighbors import KNN, approximate_neighbors, merge, nearest_neighbors, search
 from snmf_dist.graph.build.partition import Partition, place
 from snmf_dist.graph.build.points import Points
-from snmf_dist.graph.build.scratch import Workshop
+from snmf_dist.graph.build.scratch import ScratchFiles
 from snmf_dist.graph.build.similarity import gaussian_weights, local_scales, symmetric_union
 
 SMALL_CELL = 10_000  # rows below which a cell is searched exactly: sooner done than compiled
@@ -37,27 +37,37 @@ class Job:
 
     Attributes
     ----------
-    shop, points : Workshop, Points
-        Where files are, and the data.
-    inputs, bounds : ndarray of int
-        Bounds of the blocks of the input, and of the row blocks of the graph.
-    q, p : int
-        Neighbours of a row; the one that gives its scale.
+    files : ScratchFiles
+        Where the stages write and read their files.
+    points : Points
+        The data.
+    inputs : ndarray of int
+        Bounds of the blocks of the points.
+    bounds : ndarray of int
+        Bounds of the row blocks of the graph.
+    q : int
+        Number of neighbours of a row.
+    p : int
+        The neighbour whose distance is the scale of a row.
     metric : str
         "euclidean" or "cosine".
     exact : bool
-        Search all pairs; no cells, and rows keep their input numbers.
+        Whether all pairs are compared; there are then no cells, and rows keep their numbers.
     sample : float
         Share of the rows that the partition is made from.
-    seed, threads : int
-        Of NNDescent.
-    shift, scale : ndarray of float64, shape (d,), and float
-        Points are seen as (x − shift)/scale: neither changes A, and float32 then has digits to spare.
-    projection : ndarray or None
-        Components to project on, (pca, d).
+    seed : int
+        Seed of the sample and of NNDescent.
+    threads : int
+        Number of threads of NNDescent.
+    shift : ndarray of float64, shape (d,)
+        Subtracted from each point. It does not change A, and float32 loses fewer digits.
+    scale : float
+        Each point is divided by it. It does not change A.
+    projection : ndarray, shape (pca, d), or None
+        Principal components to project the points on.
     """
 
-    shop: Workshop
+    files: ScratchFiles
     points: Points
     inputs: np.ndarray
     bounds: np.ndarray
@@ -79,21 +89,21 @@ class Job:
 
     @property
     def index(self) -> Any:
-        """Integers that count all rows: half the bytes where 32 bits will do."""
+        """The integer type of row numbers: 32 bits if they suffice."""
         return np.int32 if self.n <= np.iinfo(np.int32).max else np.int64
 
     @property
     def length(self) -> Any:
-        """Floats for distances: all digits where the search is exact."""
+        """The float type of distances: float64 if the search is exact."""
         return np.float64 if self.exact else np.float32
 
     @property
     def width(self) -> int:
-        """Neighbours to look for: enough for the graph and for the scales."""
+        """Number of neighbours to search for: enough for the graph and for the scales."""
         return min(max(self.q, self.p), self.n - 1)
 
     def read(self, b: int) -> Any:
-        """Block `b` of the points as the search sees them."""
+        """Block `b` of the points, as `read_rows` returns them."""
         return self.read_rows(int(self.inputs[b]), int(self.inputs[b + 1]))
 
     def read_rows(self, start: int, stop: int) -> Any:
@@ -133,47 +143,57 @@ def _length(X: Any) -> np.ndarray:
     return np.sqrt(np.asarray(squares).ravel())
 
 
-class Glance(NamedTuple):
-    """What `check` saw of a block: its checksum, the sum of its rows, and its largest absolute entry."""
+class BlockSummary(NamedTuple):
+    """What `check` returns for a block of points.
+
+    Attributes
+    ----------
+    crc : int
+        CRC-32 of its numbers.
+    total : ndarray of float64, shape (d,)
+        Sum of its rows.
+    largest : float
+        Its largest absolute entry.
+    """
 
     crc: int
     total: np.ndarray
     largest: float
 
 
-def check(job: Job, b: int) -> Glance:
+def check(job: Job, b: int) -> BlockSummary:
     """Refuse a block with numbers that are not finite, or with zero rows for cosine."""
     first = int(job.inputs[b])
     raw = job.points.read(first, int(job.inputs[b + 1]))
-    lone = sparse.issparse(raw)
-    finite = np.isfinite(raw.data if lone else raw)
+    is_sparse = sparse.issparse(raw)
+    finite = np.isfinite(raw.data if is_sparse else raw)
     if not finite.all():
-        where = int(np.argmin(finite if lone else finite.all(axis=1)))
-        row = int(np.searchsorted(raw.indptr, where, side="right")) - 1 if lone else where
+        where = int(np.argmin(finite if is_sparse else finite.all(axis=1)))
+        row = int(np.searchsorted(raw.indptr, where, side="right")) - 1 if is_sparse else where
         raise InputError(
             f"row {first + row} of the points holds NaN or infinity; expected finite numbers: repair or drop "
             "such rows first"
         )
     if job.metric == "cosine":
-        filled = (raw != 0).sum(axis=1).ravel() if lone else (raw != 0).any(axis=1)
+        filled = (raw != 0).sum(axis=1).ravel() if is_sparse else (raw != 0).any(axis=1)
         if not np.all(filled):
             raise InputError(
                 f"row {first + int(np.argmin(filled))} of the points is zero and has no direction; "
                 "drop such rows, or use metric='euclidean'"
             )
     crc = 0
-    for part in (raw.data, raw.indices, raw.indptr) if lone else (raw,):
+    for part in (raw.data, raw.indices, raw.indptr) if is_sparse else (raw,):
         crc = zlib.crc32(np.ascontiguousarray(part).data, crc)
-    values = raw.data if lone else raw
+    values = raw.data if is_sparse else raw
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-    return Glance(crc, np.asarray(raw.sum(axis=0, dtype=np.float64)).ravel(), largest)
+    return BlockSummary(crc, np.asarray(raw.sum(axis=0, dtype=np.float64)).ravel(), largest)
 
 
 def draw(job: Job, b: int) -> None:
     """Write a random sample of the rows of a block."""
     X = job.read(b)
     random = np.random.default_rng((job.seed, b))
-    job.shop.save("sample", b, rows=X[np.flatnonzero(random.random(X.shape[0]) < job.sample)])
+    job.files.save("sample", b, rows=X[np.flatnonzero(random.random(X.shape[0]) < job.sample)])
 
 
 def assign(job: Job, partition: Partition, b: int) -> None:
@@ -181,7 +201,7 @@ def assign(job: Job, partition: Partition, b: int) -> None:
     X = job.read(b)
     places = place(partition, X)
     cell, row = np.nonzero(places.member.T)
-    job.shop.save(
+    job.files.save(
         "assign",
         b,
         leaf=places.leaf,
@@ -191,7 +211,7 @@ def assign(job: Job, partition: Partition, b: int) -> None:
     )
 
 
-def look(job: Job, c: int) -> None:
+def find_neighbors(job: Job, c: int) -> None:
     """Find neighbours of the rows of a cell among them; written in order of row."""
     if job.exact:
         rows = np.arange(job.inputs[c], job.inputs[c + 1])
@@ -202,8 +222,8 @@ def look(job: Job, c: int) -> None:
         near = KNN(np.where(near.indices < 0, -1, rows[near.indices]), near.distances)
         by_row = np.argsort(rows)
         rows, near = rows[by_row], KNN(*(part[by_row] for part in near))
-    job.shop.save(
-        "look",
+    job.files.save(
+        "search",
         c,
         rows=rows,
         indices=near.indices.astype(job.index),
@@ -214,10 +234,10 @@ def look(job: Job, c: int) -> None:
 def _cell(job: Job, c: int) -> tuple[np.ndarray, Any]:
     rows, vectors = [], []
     for b in range(len(job.inputs) - 1):
-        low, high = (int(x) for x in job.shop.load("assign", b, "starts")[c : c + 2])
-        local = job.shop.load("assign", b, "row", rows=slice(low, high))
-        rows.append(job.shop.load("order", b, "row")[local])
-        vectors.append(job.shop.load("assign", b, "vectors", rows=slice(low, high)))
+        low, high = (int(x) for x in job.files.load("assign", b, "starts")[c : c + 2])
+        local = job.files.load("assign", b, "row", rows=slice(low, high))
+        rows.append(job.files.load("order", b, "row")[local])
+        vectors.append(job.files.load("assign", b, "vectors", rows=slice(low, high)))
     stack = sparse.vstack if sparse.issparse(vectors[0]) else np.concatenate
     X = stack(vectors)
     return np.concatenate(rows), sparse.csr_matrix(X) if sparse.issparse(X) else X
@@ -243,10 +263,10 @@ def gather(job: Job, cells: int, i: int) -> None:
         np.full((high - low, job.width), np.inf, dtype=job.length),
     )
     for c in range(cells):
-        rows = job.shop.load("look", c, "rows")
+        rows = job.files.load("search", c, "rows")
         cut = slice(*np.searchsorted(rows, (low, high)))
         at = np.asarray(rows[cut]) - low
-        found = KNN(*(job.shop.load("look", c, name, rows=cut) for name in KNN._fields))
+        found = KNN(*(job.files.load("search", c, name, rows=cut) for name in KNN._fields))
         fresh = near.indices[at, 0] < 0
         merged = merge(
             KNN(*(part[at[~fresh]] for part in near)), KNN(*(part[~fresh] for part in found)), job.width
@@ -258,7 +278,7 @@ def gather(job: Job, cells: int, i: int) -> None:
     source = np.repeat(np.arange(low, high, dtype=job.index), indices.shape[1])
     real = indices.ravel() >= 0
     turn = np.argsort(indices.ravel()[real], kind="stable")
-    job.shop.save(
+    job.files.save(
         "gather",
         i,
         indices=indices,
@@ -274,17 +294,17 @@ def weigh(job: Job, i: int) -> None:
     """Weigh own and incoming edges of a row block; degrees."""
     low, high = int(job.bounds[i]), int(job.bounds[i + 1])
     blocks = range(len(job.bounds) - 1)
-    scale = job.shop.vector("gather", len(blocks), "scale").astype(np.float64)
+    scale = job.files.vector("gather", len(blocks), "scale").astype(np.float64)
 
-    indices, distances = (job.shop.load("gather", i, name) for name in KNN._fields)
+    indices, distances = (job.files.load("gather", i, name) for name in KNN._fields)
     rows = np.repeat(np.arange(low, high, dtype=job.index), indices.shape[1])
     own = _weights(job, [(rows, indices.ravel(), distances.ravel())], scale, low, high)
 
     incoming = []
     for j in blocks:
-        to = job.shop.load("gather", j, "to")
+        to = job.files.load("gather", j, "to")
         cut = slice(*np.searchsorted(to, (low, high)))
-        source, length = (job.shop.load("gather", j, name, rows=cut) for name in ("source", "length"))
+        source, length = (job.files.load("gather", j, name, rows=cut) for name in ("source", "length"))
         incoming.append((to[cut], source, length))
     turned = _weights(job, incoming, scale, low, high)
 
@@ -310,8 +330,8 @@ def join(job: Job, edges: np.ndarray, i: int) -> None:
     mine = both[(both[:, 0] >= low) & (both[:, 0] < high)]
     data = np.full(len(mine), np.exp(-1))
     extra = sparse.csr_matrix((data, (mine[:, 0] - low, mine[:, 1])), shape=(high - low, job.n))
-    _save_weights(job, "join", i, symmetric_union(job.shop.load("weigh", i, "W"), extra))
+    _save_weights(job, "join", i, symmetric_union(job.files.load("weigh", i, "W"), extra))
 
 
 def _save_weights(job: Job, stage: str, i: int, W: sparse.csr_matrix) -> None:
-    job.shop.save(stage, i, W=W, degree=np.asarray(W.sum(axis=1)).ravel())
+    job.files.save(stage, i, W=W, degree=np.asarray(W.sum(axis=1)).ravel())

@@ -60,14 +60,14 @@ def _text(file: Any, path: str, columns: Sequence[str] | None) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow import csv
 
-    look = _look(file, path)
-    use = _choose(look.names, columns, path)
+    form = _detect_format(file, path)
+    use = _choose(form.names, columns, path)
     types = dict(zip(use, (pa.int64(), pa.int64(), pa.float64()), strict=False))
     file.seek(0)
     with csv.open_csv(
         file,
-        read_options=csv.ReadOptions(block_size=BATCH_BYTES, skip_rows=look.skip, column_names=list(look.names)),
-        parse_options=csv.ParseOptions(delimiter=look.delimiter),
+        read_options=csv.ReadOptions(block_size=BATCH_BYTES, skip_rows=form.skip, column_names=list(form.names)),
+        parse_options=csv.ParseOptions(delimiter=form.delimiter),
         convert_options=csv.ConvertOptions(column_types=types, include_columns=list(use), null_values=[""]),
     ) as reader:
         yield from reader
@@ -82,13 +82,15 @@ def _parquet(file: Any, path: str, columns: Sequence[str] | None) -> Iterator[An
         yield batch.select(list(use))
 
 
-class _Look(NamedTuple):
+class _TextFormat(NamedTuple):
+    """The columns of a text file, what separates them, and the lines to skip before the first edge."""
+
     names: tuple[str, ...]
     delimiter: str
     skip: int
 
 
-def _look(file: Any, path: str) -> _Look:
+def _detect_format(file: Any, path: str) -> _TextFormat:
     """Find the delimiter, the header and the comment lines before it from the first lines."""
     start = file.read(1 << 20).decode("utf-8-sig", errors="replace")
     lines = re.split("\r\n|\n|\r", start)  # splitlines() knows more line ends than CSV does
@@ -106,8 +108,8 @@ def _look(file: Any, path: str) -> _Look:
         )
     cells = [cell.strip().strip('"') for cell in first.split(delimiter)]
     if all(_is_number(cell) for cell in cells[:2]):
-        return _Look(tuple(f"column {i + 1}" for i in range(len(cells))), delimiter, skip)
-    return _Look(tuple(cells), delimiter, skip + 1)
+        return _TextFormat(tuple(f"column {i + 1}" for i in range(len(cells))), delimiter, skip)
+    return _TextFormat(tuple(cells), delimiter, skip + 1)
 
 
 def _choose(names: Sequence[str], columns: Sequence[str] | None, path: str) -> tuple[str, ...]:

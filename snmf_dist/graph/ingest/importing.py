@@ -15,7 +15,7 @@ from scipy import sparse
 from snmf_dist import storage
 from snmf_dist.errors import GraphWarning, InputError
 from snmf_dist.graph.ingest.buckets import EdgeBuckets
-from snmf_dist.graph.ingest.order import Graph, choose_order, rank_of
+from snmf_dist.graph.ingest.order import GraphPattern, choose_order, rank_of
 from snmf_dist.graph.ingest.sources import Source, open_source
 from snmf_dist.graph.store import KIND, GraphStore, GraphWriter, Progress, open_graph, row_bounds, silent
 from snmf_dist.graph.store import normalize as ncut
@@ -166,7 +166,9 @@ def _write(
     if source.store is not None:
         degree, order = source.store.degree, source.store.order
     if reorder:
-        better, made["order"] = choose_order(Graph(buckets.bounds, buckets.pattern), partial(progress, "order"))
+        better, made["order"] = choose_order(
+            GraphPattern(buckets.bounds, buckets.pattern), partial(progress, "order")
+        )
         if better is not None:
             buckets.reorder(rank_of(better))
             degree, order = degree[better], order[better]

@@ -27,11 +27,11 @@ TILES, PARTS = 32, 8  # how many tiles and row blocks are looked at, evenly spre
 FETCH = 4
 CLEARLY = 0.8  # of the cost as it came: a smaller gain is not worth rows in a strange order
 
-Pattern = tuple[np.ndarray, np.ndarray]  # indptr and indices of a row block
-Tell = Callable[[int, int], None]
+BlockPattern = tuple[np.ndarray, np.ndarray]  # indptr and indices of a row block
+Report = Callable[[int, int], None]
 
 
-class Graph(NamedTuple):
+class GraphPattern(NamedTuple):
     """Where the entries of a symmetric matrix are.
 
     Attributes
@@ -43,7 +43,7 @@ class Graph(NamedTuple):
     """
 
     bounds: np.ndarray
-    pattern: Callable[[int], Pattern]
+    pattern: Callable[[int], BlockPattern]
 
     @property
     def n(self) -> int:
@@ -54,7 +54,7 @@ class Graph(NamedTuple):
         """Entries of each row, (n,) int64."""
         return np.concatenate([np.diff(indptr) for _, (indptr, _) in self.blocks()]).astype(np.int64)
 
-    def blocks(self) -> Iterator[tuple[slice, Pattern]]:
+    def blocks(self) -> Iterator[tuple[slice, BlockPattern]]:
         """Each block's rows and entries."""
         for i in range(len(self.bounds) - 1):
             yield slice(int(self.bounds[i]), int(self.bounds[i + 1])), self.pattern(i)
@@ -81,7 +81,7 @@ class Cost(NamedTuple):
     largest: int
 
     def against(self, other: "Cost") -> float:
-        """As a share of `other`; endless if any part of it is worse."""
+        """The cost as a share of that of `other`; infinite if any part of it is higher."""
         # blocks of very unequal size would cost what the order gains, in memory and in waiting
         if self.halo > other.halo or self.fetches > other.fetches or self.largest > 1.5 * other.largest:
             return np.inf
@@ -97,26 +97,26 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose_order(graph: Graph, tell: Tell) -> Choice:
+def choose_order(graph: GraphPattern, progress: Report) -> Choice:
     """Try the orders that fit, measure them, and take the best if it is clearly better than the rows as they came.
 
     Parameters
     ----------
-    graph : Graph
+    graph : GraphPattern
         Read several times, block by block; held if it has no more than `IN_MEMORY` entries.
-    tell : callable
-        Called as ``tell(done, total)``.
+    progress : callable
+        Called as ``progress(done, total)`` after each trial.
 
     Examples
     --------
     >>> path = sparse.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(6, 6)).tocsr()
-    >>> graph = Graph(np.array([0, 6]), lambda i: (path.indptr, path.indices))
+    >>> graph = GraphPattern(np.array([0, 6]), lambda i: (path.indptr, path.indices))
     >>> choose_order(graph, lambda done, total: None).reason
     'as it came: small enough for any order'
     """
     if graph.n < SMALL:
         return Choice(None, "as it came: small enough for any order")
-    tries: dict[str, Callable[[Graph], np.ndarray]] = {"leaves": by_leaves}
+    tries: dict[str, Callable[[GraphPattern], np.ndarray]] = {"leaves": by_leaves}
     held = int(graph.degree().sum()) <= IN_MEMORY
     if held:
         graph = graph._replace(pattern=cache(graph.pattern))
@@ -124,13 +124,13 @@ def choose_order(graph: Graph, tell: Tell) -> Choice:
     before = measure(graph, np.arange(graph.n))
     best, name, order, after = CLEARLY, "", None, before
     for done, (trial, find) in enumerate(tries.items()):
-        tell(done, len(tries))
+        progress(done, len(tries))
         found = find(graph)
         cost = measure(graph, rank_of(found))
         share = cost.against(before)
         if share <= best:
             best, name, order, after = share, trial, found, cost
-    tell(len(tries), len(tries))
+    progress(len(tries), len(tries))
     parts = len(parts_of(graph.bounds)) - 1
     return Choice(order, _reason(name, before, after, parts=parts, held=held))
 
@@ -169,7 +169,7 @@ def parts_of(bounds: np.ndarray) -> np.ndarray:
     return np.unique(np.linspace(0, bounds[-1], PARTS + 1).astype(np.int64))
 
 
-def measure(graph: Graph, rank: np.ndarray) -> Cost:
+def measure(graph: GraphPattern, rank: np.ndarray) -> Cost:
     """What products would cost if row i stood at ``rank[i]``; halo and fetches are of some blocks and tiles."""
     n, bounds = graph.n, parts_of(graph.bounds)
     part_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))[rank]
@@ -214,7 +214,7 @@ class _Sample:
         self.entries += len(kept)
 
 
-def cuthill_mckee(graph: Graph) -> np.ndarray:
+def cuthill_mckee(graph: GraphPattern) -> np.ndarray:
     """Reverse Cuthill–McKee order, row to row as it came; holds all entries."""
     starts, columns, end = [np.zeros(1, dtype=np.int64)], [], 0
     for _, (indptr, indices) in graph.blocks():
@@ -227,7 +227,7 @@ def cuthill_mckee(graph: Graph) -> np.ndarray:
     return reverse_cuthill_mckee(A, symmetric_mode=True).astype(np.int64)
 
 
-def by_leaves(graph: Graph) -> np.ndarray:
+def by_leaves(graph: GraphPattern) -> np.ndarray:
     """Rows by the leaves of a tree over their smoothed surroundings, row to row as it came; isolated rows last."""
     degree = graph.degree()
     places = surroundings(graph, degree)
@@ -236,7 +236,7 @@ def by_leaves(graph: Graph) -> np.ndarray:
     return order
 
 
-def surroundings(graph: Graph, degree: np.ndarray) -> np.ndarray:
+def surroundings(graph: GraphPattern, degree: np.ndarray) -> np.ndarray:
     """A few smooth functions on the graph, (n, COLUMNS) float32: rows that lie close hang together.
 
     Block power iteration on D^-½ P D^-½, P being 1 where A has an entry; of its Ritz vectors those that change
@@ -253,7 +253,7 @@ def surroundings(graph: Graph, degree: np.ndarray) -> np.ndarray:
     return np.asarray((X @ (vectors * weights)) * root, dtype=np.float32)
 
 
-def _smoothed(graph: Graph, X: np.ndarray, root: np.ndarray) -> np.ndarray:
+def _smoothed(graph: GraphPattern, X: np.ndarray, root: np.ndarray) -> np.ndarray:
     """D^-½ P D^-½ X, block by block."""
     scaled, Y = X * root, np.empty_like(X)
     for rows, (indptr, indices) in graph.blocks():

@@ -1,4 +1,4 @@
-"""Writing a graph store, in the layout that `store` documents."""
+"""Writing a graph store, in the layout that `layout` describes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

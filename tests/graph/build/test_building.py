@@ -46,7 +46,7 @@ def small_parts(monkeypatch):
 def in_cells(points, out, cells=4, **options):
     """Build by the partitioned path with a given number of cells."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "plan_cells", lambda *given: {"cells": cells, "threads": 2, "at_once": 2})
+        patch.setattr(building, "choose_cells", lambda *given: {"cells": cells, "threads": 2, "at_once": 2})
         return snmf_dist.build_graph(points, out, exact=False, **options)
 
 
@@ -245,7 +245,7 @@ def test_low_recall_warns_and_says_what_to_raise(tmp_path, small_parts):
 
 # A build that is killed goes on where it was.
 
-STAGES = ["sample", "assign", "look", "gather", "weigh", "write"]
+STAGES = ["sample", "assign", "search", "gather", "weigh", "write"]
 
 
 class Killed(Exception):
@@ -421,7 +421,7 @@ def test_a_killed_process_leaves_a_build_that_resumes(tmp_path):
     files = (str(tmp_path / "x.npy"), str(tmp_path / "g.zarr"))
     with subprocess.Popen([sys.executable, "-c", code, *files]) as child:
         deadline = time.monotonic() + 60
-        while not (tmp_path / "g.zarr.build" / "plan.json").exists() and time.monotonic() < deadline:
+        while not (tmp_path / "g.zarr.build" / "settings.json").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(1)
         child.kill()

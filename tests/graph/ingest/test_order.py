@@ -162,7 +162,7 @@ def test_any_graph_is_the_same_graph_after_it(tmp_path_factory, held, data):
 @given(n=st.integers(40, 200), k=st.integers(1, 6), between=st.floats(0, 0.2), seed=st.integers(0, 99))
 def test_the_order_taken_is_never_worse_by_what_is_measured(n, k, between, seed):
     W = mixed(planted_graph(n, k, seed=seed, inside=0.3, between=between)[0], seed)[0]
-    graph = ordering.Graph(np.array([0, n]), lambda _: (W.indptr, W.indices))
+    graph = ordering.GraphPattern(np.array([0, n]), lambda _: (W.indptr, W.indices))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ordering, "SMALL", 2)
         found = ordering.choose_order(graph, lambda *_: None).order
@@ -175,7 +175,7 @@ def test_the_order_taken_is_never_worse_by_what_is_measured(n, k, between, seed)
 
 def test_what_is_measured_is_what_one_counts_by_hand():
     W, _ = mixed(grid(12))
-    graph = ordering.Graph(
+    graph = ordering.GraphPattern(
         np.arange(0, 145, 16), lambda i: (lambda B: (B.indptr, B.indices))(W[16 * i : 16 * i + 16])
     )
     rank = np.random.default_rng(3).permutation(144)
@@ -216,7 +216,7 @@ def test_ordering_holds_a_few_numbers_a_row_and_a_block(monkeypatch):
         near = np.random.default_rng(i).integers(0, 1000, (rows, entries)) + rows * i // 1000 * 1000
         return np.arange(0, rows * entries + 1, entries), np.sort(near, axis=1).ravel() * 7919 % n
 
-    graph = ordering.Graph(np.arange(0, n + 1, rows), pattern)
+    graph = ordering.GraphPattern(np.arange(0, n + 1, rows), pattern)
     tracemalloc.start()
     try:
         ordering.choose_order(graph, lambda *_: None)
