@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from snmf_dist import cluster, storage
+from snmf_dist import storage
+from snmf_dist.engine import client as cluster
+from snmf_dist.engine import machine
+from snmf_dist.engine.plan import Plan, plan
 from snmf_dist.errors import InputError, ResultNotSaved, ResultWarning
 from snmf_dist.fitting import solve_graph, warn_of
 from snmf_dist.graph.build import build_graph, is_points
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
-from snmf_dist.memory import Plan, plan
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.solve.runs import INITS, PENALTIES, STOPS
+from snmf_dist.solve.pipeline import INITS, STOPS
+from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, positive_number, whole_number
 
 
@@ -158,7 +161,7 @@ def fit(
     for listener in listeners:
         listener.on_start(dict(settings))
     try:
-        with cluster.one_blas_thread(), cluster.explain_losses():
+        with machine.one_blas_thread(), cluster.explain_losses():
             solution = solve_graph(graph, settings, warm, listeners, plan=chosen)
             status = solution.status
             if result_path is not None:
@@ -221,6 +224,7 @@ def plan_fit(
     for name, value in given.items():
         if value is not None:
             whole_number(name, value, 1)
+    choice("solver", solver, tuple(SOLVERS))
     if workers is None:
         workers = 0 if cluster.current_client() is None else cluster.n_workers()
     return plan(
@@ -228,12 +232,13 @@ def plan_fit(
         store.nnz,
         k,
         dtype=store.dtype,
-        solver=choice("solver", solver, tuple(PENALTIES)),
+        arrays=SOLVERS[solver].arrays,
+        task_columns=SOLVERS[solver].task_columns,
         init=init if init in INITS else "random",
         n_init=n_init,
         memory=cluster.memory_limit(memory_limit),
         workers=workers,
-        threads=threads or (cluster.worker_threads() if workers else cluster.cores() + 1),
+        threads=threads or (cluster.worker_threads() if workers else machine.threads() + 1),
         halo=store.coupling()["halo"],
         block_rows=block_rows,
         stored_rows=int(np.diff(store.bounds).max()),
@@ -285,7 +290,7 @@ def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
     given["seed"] = whole_number("seed", given["seed"], 0, 2**63 - 1)
     if given["block_rows"] is not None:
         given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
-    choice("solver", given["solver"], tuple(PENALTIES))
+    choice("solver", given["solver"], tuple(SOLVERS))
     choice("stop", given["stop"], tuple(STOPS))
     if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
         given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')

@@ -44,6 +44,10 @@ class WorkLost(SnmfError, RuntimeError):
     """Work under way was lost and could not be repeated."""
 
 
+class RowsLost(WorkLost):
+    """Rows that were on a worker are gone with it; the run can start again on the workers that are left."""
+
+
 class DoesNotFit(SnmfError, MemoryError):
     """The work needs more memory than it may use."""
 
@@ -70,3 +74,7 @@ class ResultWarning(UserWarning):
 
 class NotConverged(ResultWarning):
     """The run stopped before the stopping rule was met."""
+
+
+class SlowKernels(UserWarning):
+    """The compiled kernels do not work here; slower ones do their work."""

@@ -2,29 +2,30 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
-import dask
 import numpy as np
 
-from snmf_dist import cluster, spares
-from snmf_dist.blocks import load_blocks
-from snmf_dist.errors import NotConverged, ResultWarning
-from snmf_dist.graph.store import GraphStore, row_bounds
+from snmf_dist.engine.client import current_client, explain_losses
+from snmf_dist.engine.disk import check_room
+from snmf_dist.engine.loading import load_local
+from snmf_dist.engine.machine import cores, given_threads, using_threads
+from snmf_dist.engine.plan import SLICE, Plan
+from snmf_dist.engine.rows import Graph, Rows, rebuild
+from snmf_dist.errors import NotConverged, ResultWarning, RowsLost, WorkLost
+from snmf_dist.graph.store import GraphStore
+from snmf_dist.graph.store.layout import row_bounds
 from snmf_dist.listeners import Listener
-from snmf_dist.memory import SLICE, Plan
-from snmf_dist.ondisk import check_room
 from snmf_dist.result.solution import Solution
-from snmf_dist.rows import Rows, in_blocks, load_whole, map_rows, rows_as
-from snmf_dist.solve.kernels import row_labels
-from snmf_dist.solve.runs import Earlier, Found, Graph, solve
-from snmf_dist.solve.sweeps import compile_all, kept_in
-from snmf_dist.stored import gather_rows, take_rows
+from snmf_dist.solve.kernels import cache_dir, chosen, compile_all, row_labels
+from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, solve
+
+RESTARTS = 5  # times that a run starts again after workers were lost
 
 
 def solve_graph(
@@ -37,94 +38,124 @@ def solve_graph(
 ) -> Solution:
     """Read A where and how the plan says, solve, and bring labels and membership into the input's own order.
 
+    A run whose rows were lost with a worker starts again on the workers that are left: the blocks stay as they
+    are, so the answer is the same to the last bit.
+
     Parameters
     ----------
+    store : GraphStore
+        The graph.
     settings : dict
-        Those of `fit`, checked.
+        The settings of `fit`, checked.
     warm : Solution or ndarray, (n, k), or None
         Where to begin, if that is given.
+    listeners : sequence of Listener
+        Told of each iteration, and of what takes a while.
+    plan : Plan
+        How to run.
     """
-    begin = time.perf_counter()
+    begun = time.perf_counter()
     check_room(plan.way.disk)
     _compile_kernels(store.dtype, listeners, plan)
-    with _enough_threads(plan):
-        A = _load(store, settings, plan)
+    for attempt in range(RESTARTS + 1):
+        try:
+            with _threads(plan), explain_losses():
+                return _solve_once(store, settings, warm, listeners, plan=plan, begun=begun)
+        except RowsLost as error:
+            if attempt == RESTARTS:
+                raise WorkLost(
+                    f"workers were lost {attempt + 1} times, at last: {error}; most often they run out of memory: "
+                    "give them more, or run on machines that stay up"
+                ) from error
+            for listener in listeners:
+                listener.on_wait(f"a worker was lost ({error}); the run starts again on the workers that are left")
+    raise AssertionError("unreachable")
+
+
+def _solve_once(
+    store: GraphStore,
+    settings: dict[str, Any],
+    warm: Solution | np.ndarray | None,
+    listeners: Sequence[Listener],
+    *,
+    plan: Plan,
+    begun: float,
+) -> Solution:
+    A = _load(store, settings, plan)
+    try:
         top = 1.0 if store.normalize == "ncut" else None
         weights = store.reader("read_weights") if plan.workers else store.read_weights
-        graph = Graph(A, store.dtype, weights, top, isolated=store.block["zero_degree"] > 0)
+        graph = GraphFacts(A, store.dtype, weights, top, isolated=store.block["zero_degree"] > 0)
         earlier = _earlier(A, store, warm, settings)
         L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
-        try:
-            found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
-        finally:
-            spares.forget()
-            cluster.on_each_worker(spares.forget)
+        found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
         facts = {
             "place": "cluster" if plan.workers else "threads",
             "way": plan.way.name,
             "planned_bytes": round(plan.way.process),
-            "seconds": round(time.perf_counter() - begin, 3),
+            "seconds": round(time.perf_counter() - begun, 3),
         }
-        return _solution(store, found, settings, facts)
+        return _solution(A, store, found, settings, facts)
+    finally:
+        A.close()
 
 
 def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan) -> None:
     """Have the kernels at hand before work starts, and say so if that takes a while: once on a machine."""
-    if plan.workers:
-        cluster.on_each_worker(compile_all, dtype)
-        return
-    if kept_in() is not None:
+    if plan.workers or chosen() == "plain" or cache_dir() is not None:
         return
     for listener in listeners:
-        listener.on_wait("compiling the kernels for this machine, once: about 15 seconds")
+        listener.on_wait("compiling the kernels for this machine, once: about 20 seconds")
     seconds = compile_all(dtype)
     for listener in listeners:
-        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {kept_in()}")
+        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir()}")
 
 
-def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Rows:
+def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Graph:
     way, rows = plan.way, settings["block_rows"]
-    given = None if rows is None else row_bounds(store.n, store.nnz, rows)
     if plan.workers:
-        bounds = row_bounds(store.n, store.nnz, way.block_rows)
-        return load_blocks(store.reader("read_rows"), bounds, store.dtype, held=way.name == "on workers")
-    return load_whole(
+        from snmf_dist.engine.cluster import ClusterGraph  # brings distributed along
+
+        return ClusterGraph(
+            current_client(),
+            store.reader("read_rows"),
+            row_bounds(store.n, store.nnz, way.block_rows),
+            store.dtype,
+            held=way.name == "on workers",
+            prepare=partial(compile_all, store.dtype),
+        )
+    return load_local(
         store.read_rows,
         store.nnz,
         store.dtype,
         parts=store.bounds,
-        bounds=given,
+        bounds=None if rows is None else row_bounds(store.n, store.nnz, rows),
         rows=min(way.block_rows, SLICE),
         held=way.name != "A streamed",
         on_disk=way.name == "on disk",
     )
 
 
-@contextmanager
-def _enough_threads(plan: Plan) -> Iterator[None]:
+def _threads(plan: Plan) -> Any:
     """What is streamed gets a thread more than there are cores: one reads while the others work."""
-    if plan.workers or plan.way.name == "in memory" or dask.config.get("num_workers", None):
-        yield
-        return
-    with dask.config.set(num_workers=cluster.cores() + 1):
-        yield
+    if plan.workers or plan.way.name == "in memory" or given_threads():
+        return nullcontext()
+    return using_threads(cores() + 1)
 
 
-def _in_graph_order(A: Rows, store: GraphStore, start: Solution | np.ndarray) -> Rows:
+def _in_graph_order(A: Graph, store: GraphStore, start: Solution | np.ndarray) -> Rows:
     """The start given, in the order and the blocks of the graph store."""
     L = start.membership if isinstance(start, Solution) else start
-    if store.reordered:
-        L = take_rows(L, store.order)
-    return rows_as(A, L, dtype=store.dtype)
+    return A.rows_from(L, dtype=store.dtype, order=store.order if store.reordered else None)
 
 
-def _earlier(A: Rows, store: GraphStore, warm: Any, settings: dict[str, Any]) -> Earlier | None:
-    """The run to go on from, if its state is at hand and is one of this solver on this graph."""
+def _earlier(A: Graph, store: GraphStore, warm: Any, settings: dict[str, Any]) -> Earlier | None:
+    """The run to resume, if its state is at hand and is one of this solver on this graph."""
     if not isinstance(warm, Solution) or warm.state is None:
         return None
     if warm.provenance["fingerprint"] != store.fingerprint or warm.settings["solver"] != settings["solver"]:
         return None
-    state = tuple(rows_as(A, rows, dtype=rows.dtype) for rows in warm.state)
+    state = tuple(A.rows_from(rows, dtype=rows.dtype) for rows in warm.state)
     rho = warm.provenance["rho"] if warm.settings["rho"] == settings["rho"] else None
     return Earlier(state, rho, warm.n_iter, warm.n_products)
 
@@ -136,19 +167,22 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in packages}
 
 
-def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], facts: dict[str, Any]) -> Solution:
+def _solution(
+    A: Graph, graph: GraphStore, found: Found, settings: dict[str, Any], facts: dict[str, Any]
+) -> Solution:
     """Labels and membership in the input's own order, and how they came about."""
     best = found.best
     L = best.state.L
-    labels = gather_rows(map_rows(row_labels, L, width=1, dtype=np.int32)).ravel()
-    spectral = None if found.labels is None else gather_rows(found.labels).ravel()
+    labels = A.fetch(A.map(row_labels, L, width=1, dtype=np.int32)).ravel()
+    spectral = None if found.labels is None else A.fetch(found.labels).ravel()
+    membership = L.array
     if graph.reordered:
         back = np.argsort(graph.order)
-        labels, L = labels[back], take_rows(L, back)
+        labels, membership = labels[back], A.reorder(L, back)
         spectral = None if spectral is None else spectral[back]
     return Solution(
         labels=labels,
-        membership=in_blocks((L,))[0],
+        membership=membership,
         status=best.ended,
         history=best.history,
         settings=settings,
@@ -173,7 +207,7 @@ def _solution(graph: GraphStore, found: Found, settings: dict[str, Any], facts: 
                 for one in found.outcomes
             ],
         },
-        state=in_blocks(best.state),
+        state=rebuild(best.state, [rows.array for rows in best.state]),
     )
 
 

@@ -6,14 +6,15 @@ from typing import Any
 import click
 
 import snmf_dist
-from snmf_dist import cluster, storage
+from snmf_dist import storage
 from snmf_dist.cli.output import new_console, print_solution
 from snmf_dist.cli.progress import iterations
+from snmf_dist.engine.client import connect
 from snmf_dist.errors import NotOurStore
 from snmf_dist.graph.build import is_points
 from snmf_dist.listeners import JsonLines
 from snmf_dist.result.scores import read_labels
-from snmf_dist.solve.runs import INITS
+from snmf_dist.solve.pipeline import INITS
 
 NOT_CONVERGED = 1  # exit code
 
@@ -103,7 +104,7 @@ def fit(
     store = snmf_dist.open_graph(graph)
     known = read_labels(truth, n=store.n) if truth else None
     listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
-    with cluster.connect(scheduler) if scheduler else nullcontext():
+    with connect(scheduler) if scheduler else nullcontext():
         solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
     print_solution(console, solution, known)
     console.print(f"result: {out}")

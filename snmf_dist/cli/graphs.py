@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 import snmf_dist
-from snmf_dist import cluster
 from snmf_dist.cli.output import new_console, print_facts
 from snmf_dist.cli.progress import stages
+from snmf_dist.engine.client import connect
 
 
 @click.command("import")
@@ -110,7 +110,7 @@ def graph_(
     Example: snmf-dist graph embeddings.npy graph.zarr --metric cosine --memory-limit 4GiB
     """
     console = new_console()
-    with cluster.connect(scheduler) if scheduler else nullcontext(), stages(console) as progress:
+    with connect(scheduler) if scheduler else nullcontext(), stages(console) as progress:
         store = snmf_dist.build_graph(
             points,
             graph,

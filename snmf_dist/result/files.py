@@ -25,9 +25,9 @@ import numpy as np
 import zarr
 
 from snmf_dist import storage
+from snmf_dist.engine.tasks import array_from_reader, write_rows
 from snmf_dist.errors import StoreCorrupt
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.stored import export_rows, load_rows
 
 KIND = "result"
 FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
@@ -59,7 +59,7 @@ def write_result(
         checksums: dict[str, Any] = {}
         for name, array in {"membership": parts.membership, **state}.items():
             group.create_array(name, shape=(n, K), dtype=array.dtype, chunks=(rows, K))
-            checksums[name] = export_rows(array, _ChunkWriter(place, options, name), block_rows=rows)
+            checksums[name] = write_rows(array, _ChunkWriter(place, options, name), block_rows=rows)
         table = np.array([dataclasses.astuple(record) for record in parts.history])
         history = group.create_array("history", data=table)
         history.attrs["fields"] = list(FIELDS)
@@ -110,7 +110,7 @@ def _stored_rows(group: zarr.Group, path: str, options: storage.Options, name: s
         raise StoreCorrupt(f"{path}: {name} is missing or of the wrong shape; fit again")
     reader = _ChunkReader(path, options, name, storage.read_block(group, path, KIND)["checksum"])
     bounds = [*range(0, n, array.chunks[0]), n]
-    return load_rows(reader, bounds, array.shape[1], meta=np.empty((0, 0), dtype=array.dtype))
+    return array_from_reader(reader, bounds, array.shape[1], dtype=array.dtype)
 
 
 @dataclass(frozen=True)

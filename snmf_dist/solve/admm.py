@@ -1,17 +1,17 @@
 """SNMF by ADMM: Algorithm 2 of the paper, with a penalty that may follow the residuals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep, with_sums
-from snmf_dist.solve.kernels import same, zeros
-from snmf_dist.solve.stopping import StepNumbers, admm_numbers
-from snmf_dist.solve.sweeps import first_half, gram_sums, ridge_inverse, second_half
+from snmf_dist.engine.rows import Graph, Rows, Value
+from snmf_dist.solve import kernels
+from snmf_dist.solve.kernels import ridge
+from snmf_dist.solve.stopping import StepNumbers, ratio
 
 FIRST_RHO = 0.15  # of `adapt`, times the largest eigenvalue of A; these numbers: tests/benchmarks/penalty.py
 ADAPT_EVERY = 5  # iterations between two looks at the residuals
@@ -41,69 +41,69 @@ class ADMM:
         Penalty of the two constraints, one for each run side by side; the paper has 0.1.
     adapt : bool, default False
         Let ρ balance the residuals, each relative to what it should be small against (Wohlberg 2017). Λ and Γ
-        are the multipliers themselves, not divided by ρ, so they need no rescaling when it changes. And let Y go
-        past itself, as in successive over-relaxation, unless ρ has risen: where it has, X and Y swing about L.
+        are the multipliers themselves, not divided by ρ, so they need no rescaling when ρ changes. Y is then
+        over-relaxed, unless ρ has risen: where it has, X and Y swing about L.
     first_rho : float, default 0.15
-        Where an adapting ρ began: it stays within a factor of 1000.
+        The value that an adapting ρ began at; it stays within a factor of 1000 of it.
     floor : tuple of float, optional
-        What an adapting ρ of each run does not go below.
+        The lowest value that an adapting ρ of each run may take.
     """
 
     rho: tuple[float, ...]
     adapt: bool = False
     first_rho: float = FIRST_RHO
     floor: tuple[float, ...] = ()
+
+    name: ClassVar[str] = "admm"
     State: ClassVar[type[ADMMState]] = ADMMState
     products: ClassVar[int] = 2  # products with A in a step
+    penalty: ClassVar[float] = FIRST_RHO  # ρ for rho="auto", times the largest eigenvalue of A
+    arrays: ClassVar[int] = 5  # n × K arrays held at a time
+    task_columns: ClassVar[int] = 11  # times K: columns that a step reads and writes of a row
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], rho: float, *, adapt: bool) -> Self:
+        """The solver of a fit, with the same penalty for each run."""
+        return cls((rho,) * settings["n_init"], adapt=adapt, first_rho=rho)
+
+    def init(self, A: Graph, L: Rows) -> ADMMState:
+        """Begin at X = Y = L with duals of zero, each an array of its own: a step writes over some of them."""
+        copy, zeros = kernels.copy, kernels.zeros
+        return ADMMState(A.map(copy, L), A.map(copy, L), L, A.map(zeros, L), A.map(zeros, L))
+
+    def step(self, A: Graph, s: ADMMState) -> tuple[ADMMState, Value]:
+        """One pass through the box of Algorithm 2, and its `StepNumbers`. Uses up `s`."""
+        rho = np.array(self.rho)
+
+        C = A.central(ridge, self.gram(A, s.Y), rho=rho)  # C Cᵀ = YᵀY + ρI  # fmt: skip
+        X = update_X(A, s, factor=C, rho=rho)  # X = (AY + ρL + Λ)(C Cᵀ)⁻¹  # fmt: skip
+
+        D = A.central(ridge, X.sums, rho=rho)  # D Dᵀ = XᵀX + ρI  # fmt: skip
+        Y, L, Lam, Gam = update_rest(                                   # Y = (AX + ρL + Γ)(D Dᵀ)⁻¹  # fmt: skip
+            A, X, s, factor=D, rho=rho, omega=self.omega                # L = ½ [X + Y − (Λ + Γ)/ρ]₊  # fmt: skip
+        )  # Λ += ρ(L − X),  Γ += ρ(L − Y)  # fmt: skip
+
+        numbers = A.central(step_numbers, X.sums, Y.sums, rho=rho)
+        return ADMMState(X, Y, L, Lam, Gam), numbers
+
+    def gram(self, A: Graph, Y: Rows) -> Value:
+        """YᵀY of each run: the sweep that made Y has added it up on the way, else it is made now."""
+        return A.sum(kernels.gram, Y, runs=self.runs) if Y.sums is None else Y.sums
 
     @property
     def runs(self) -> int:
-        """Runs side by side."""
+        """The number of runs side by side."""
         return len(self.rho)
 
     @cached_property
     def omega(self) -> np.ndarray:
-        """How far the Y of each run goes from where it was, of the way to the box's own, (R,)."""
-        low = self.first_rho * math.sqrt(ADAPT_BY)  # between where ρ began and the next it may have
+        """Over-relaxation factor ω of Y, one for each run, (R,)."""
+        low = self.first_rho * math.sqrt(ADAPT_BY)  # between where ρ began and the next value it may have
         return np.array([OMEGA if self.adapt and rho < low else 1.0 for rho in self.rho])
 
-    def init(self, L: Rows) -> ADMMState:
-        """Begin at X = Y = L with duals of zero, each an array of its own: a step writes over some of them."""
-        return ADMMState(map_rows(same, L), map_rows(same, L), L, map_rows(zeros, L), map_rows(zeros, L))
-
-    def step(self, A: Rows, s: ADMMState) -> tuple[ADMMState, Any]:
-        """One pass through the box of Algorithm 2, and its `StepNumbers`. Uses up `s`."""
-        rho, K = np.array(self.rho), s.Y.shape[1]
-
-        C = central(ridge_inverse, self._gram(s.Y), rho=rho)
-        (X,), first = sweep(first_half, A, s.Y, s.L, s.Lam, s.X, widths=[K], over=[2], inverse=C, rho=rho)
-
-        D = central(ridge_inverse, first, rho=rho)
-        (Y, L, Lam, Gam), second = sweep(
-            second_half,
-            A,
-            X,
-            X,
-            s.L,
-            s.Lam,
-            s.Gam,
-            s.Y,
-            widths=4 * [K],
-            over=[4, 1, 2, 3],
-            inverse=D,
-            rho=rho,
-            omega=self.omega,
-        )
-        numbers = central(admm_numbers, first, second, rho=rho)
-        return ADMMState(X, with_sums(Y, second), L, Lam, Gam), numbers
-
-    def restart(self, old: ADMMState, new: ADMMState) -> ADMMState:
+    def restart(self, A: Graph, old: ADMMState, new: ADMMState) -> ADMMState:
         """A finite state for runs that are lost; they kept their L."""
-        return self.init(new.L)
-
-    def _gram(self, Y: Rows) -> Any:
-        """YᵀY, which the step that made Y has added up on the way."""
-        return sum_rows(gram_sums, Y, runs=self.runs) if Y.sums is None else Y.sums
+        return self.init(A, new.L)
 
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""
@@ -136,3 +136,47 @@ class ADMM:
         if dual > ADAPT_BEYOND * primal:
             return rho / ADAPT_BY
         return rho
+
+
+def update_X(A: Graph, s: ADMMState, *, factor: Value, rho: np.ndarray) -> Rows:
+    """X = (AY + ρL + Λ)(C Cᵀ)⁻¹, in the memory of the X before; XᵀX and the norms are its sums."""
+    (X,) = A.sweep(
+        kernels.update_X,
+        s.Y,
+        rows={"L": s.L, "Lam": s.Lam, "X0": s.X},
+        makes={"X": s.X.shape[1]},
+        over={"X": "X0"},
+        inverse=factor,
+        rho=rho,
+    )
+    found: Rows = X
+    return found
+
+
+def update_rest(
+    A: Graph, X: Rows, s: ADMMState, *, factor: Value, rho: np.ndarray, omega: np.ndarray
+) -> tuple[Rows, Rows, Rows, Rows]:
+    """Y, L, Λ and Γ in one pass over A, each in the memory of the one before; YᵀY and the norms are the sums of Y."""
+    Y, L, Lam, Gam = A.sweep(
+        kernels.update_rest,
+        X,
+        rows={"X": X, "L": s.L, "Lam": s.Lam, "Gam": s.Gam, "Y0": s.Y},
+        makes=dict.fromkeys(("Y", "L", "Lam", "Gam"), X.shape[1]),
+        over={"Y": "Y0", "L": "L", "Lam": "Lam", "Gam": "Gam"},
+        inverse=factor,
+        rho=rho,
+        omega=omega,
+    )
+    return Y, L, Lam, Gam
+
+
+def step_numbers(first: tuple[Any, ...], second: tuple[Any, ...], *, rho: np.ndarray) -> list[StepNumbers]:
+    """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from the sums of the two sweeps."""
+    numbers = []
+    norms = (np.sqrt(squares).T.tolist() for squares in (first[1], second[1]))
+    for (dX, X0), rest, penalty in zip(*norms, rho.tolist(), strict=True):
+        dY, Y0, dL, L0, LX, LY, L, Lam, Gam = rest
+        change = ratio(dX, X0) + ratio(dY, Y0) + ratio(dL, L0)
+        primal, dual = math.hypot(LX, LY), math.sqrt(2) * penalty * dL
+        numbers.append(StepNumbers(change, primal, dual, size=L, dual_size=math.hypot(Lam, Gam)))
+    return numbers

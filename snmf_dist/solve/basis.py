@@ -9,24 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snmf_dist.rows import Rows, central, map_rows, multiply, rows_like, settle, sum_rows, sweep
+from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.solve.kernels import (
     chebyshev_step,
-    column_squares,
     cross,
-    gram,
     largest_row_sum,
     residual_squares,
-    scale_columns,
+    three_terms,
     times,
     uniform_rows,
 )
-from snmf_dist.solve.sweeps import chebyshev_rows
+from snmf_dist.solve.products import multiply
 
 EXTRA = 10  # columns beyond K, so that the last ones wanted settle as fast as the first
 DEGREE = 8
 ROUNDS = 20
-POWER_STEPS = 30
 RANK = 1e-10  # eigenvalues of a Gram matrix below this, relative to the largest, are rounding
 PRECISION = 2e-3  # of the Ritz vectors, relative to the largest eigenvalue: the values then have twice the digits
 
@@ -57,14 +54,14 @@ class Basis:
 
 
 def leading_basis(
-    A: Rows, K: int, *, seed: int, dtype: np.dtype, precision: float = PRECISION, rounds: int = ROUNDS
+    A: Graph, K: int, *, seed: int, dtype: np.dtype, precision: float = PRECISION, rounds: int = ROUNDS
 ) -> Basis:
     """The `K` leading Ritz pairs of a symmetric, nonnegative A.
 
     Parameters
     ----------
-    A : rows, (n, n)
-        In memory or in blocks.
+    A : Graph
+        The graph.
     K : int
         Pairs wanted; fewer come back if the rank of A is smaller.
     precision : float, default 2e-3
@@ -73,8 +70,8 @@ def leading_basis(
         Filters at most, each of 8 products.
     """
     width = min(K + EXTRA, A.shape[0])
-    _, sums = settle((), sum_rows(largest_row_sum, A))
-    V = _Subspace(A, rows_like(A, uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype))
+    _, sums = A.settle((), A.sum_entries(largest_row_sum))
+    V = _Subspace(A, A.rows(uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype))
     V.make_ritz(K)
     products = 1
     for _ in range(rounds):
@@ -84,7 +81,7 @@ def leading_basis(
         V.make_ritz(K)
         products += DEGREE
     kept = min(K, len(V.values))
-    U = map_rows(times, V.V, M=np.eye(len(V.values), kept), width=kept)
+    U = A.map(times, V.V, M=np.eye(len(V.values), kept), width=kept)
     after = float(V.values[kept]) if kept < len(V.values) else None
     return Basis(U, V.values[:kept], after, V.residual, products)
 
@@ -92,9 +89,9 @@ def leading_basis(
 class _Subspace:
     """Columns V that come nearer to leading eigenvectors; each method lets go of what it replaces at once."""
 
-    def __init__(self, A: Rows, V: Rows) -> None:
+    def __init__(self, A: Graph, V: Rows) -> None:
         self.A, self.V = A, V
-        self.AV: Rows = None
+        self.AV: Rows | None = None
         self.values = np.zeros(0)
         self.residual = np.inf
 
@@ -106,29 +103,34 @@ class _Subspace:
         centre, half = (high + low) / 2, max((high - low) / 2, 1e-6 * top)
         ratio = half / (top - centre)
         sigma = ratio
-        before = self.V
-        self.V = map_rows(chebyshev_step, self.AV, before, before, centre=centre, scale=sigma / half, back=0.0)
-        self.AV = None
+        before, AV, self.AV = self.V, self.AV, None
+        assert AV is not None, "the Ritz values come first"
+        self.V = self.A.map(three_terms, AV, before, before, centre=centre, scale=sigma / half, back=0.0)
+        del AV
         for _ in range(DEGREE - 1):
             new = 1 / (2 / ratio - sigma)
             numbers = {"centre": centre, "scale": 2 * new / half, "back": sigma * new}
-            (step,), _ = sweep(
-                chebyshev_rows, self.A, self.V, self.V, before, widths=[before.shape[1]], over=[1], **numbers
+            (step,) = self.A.sweep(
+                chebyshev_step,
+                self.V,
+                rows={"V": self.V, "W": before},
+                makes={"V": before.shape[1]},
+                over={"V": "W"},
+                adds_up=False,
+                **numbers,
             )
             before, self.V, sigma = self.V, step, new
 
     def make_ritz(self, K: int) -> None:
         """V becomes Ritz vectors of its span, with their values and the worst residual of the first K."""
         self._make_orthonormal()
-        AV = multiply(self.A, self.V)
-        (self.V, self.AV), H = settle((self.V, AV), sum_rows(cross, self.V, AV))
-        del AV
+        A, AV = self.A, multiply(self.A, self.V)
+        (self.V, AV), H = A.settle((self.V, AV), A.sum(cross, self.V, AV))
         values, Q = np.linalg.eigh((H + H.T) / 2)
         values, Q = values[::-1], Q[:, ::-1]
-        self.V = map_rows(times, self.V, M=Q)
-        self.AV = map_rows(times, self.AV, M=Q)
-        both, squares = settle((self.V, self.AV), sum_rows(residual_squares, self.V, self.AV, values=values))
-        self.V, self.AV = both
+        self.V = A.map(times, self.V, M=Q)
+        AV = A.map(times, AV, M=Q)
+        (self.V, self.AV), squares = A.settle((self.V, AV), A.sum(residual_squares, self.V, AV, values=values))
         self.values = values
         self.residual = float(np.sqrt(squares[:K].max()) / max(values[0], np.finfo(float).tiny))
 
@@ -138,8 +140,8 @@ class _Subspace:
         Twice by the Gram matrix: the second time takes away what rounding of the first left.
         """
         for _ in range(2):
-            (self.V,), M = settle((self.V,), central(_whiten, sum_rows(gram, self.V)))
-            self.V = map_rows(times, self.V, M=M, width=M.shape[1])
+            (self.V,), M = self.A.settle((self.V,), self.A.central(_whiten, self.A.sum(cross, self.V)))
+            self.V = self.A.map(times, self.V, M=M, width=M.shape[1])
 
 
 def _whiten(G: np.ndarray) -> np.ndarray:
@@ -148,24 +150,3 @@ def _whiten(G: np.ndarray) -> np.ndarray:
     values, Q = np.linalg.eigh(G * np.outer(scale, scale))
     keep = values > values[-1] * RANK
     return scale[:, None] * Q[:, keep] / np.sqrt(values[keep])
-
-
-def largest_eigenvalue(A: Rows, *, dtype: np.dtype) -> tuple[float, int]:
-    """About the largest eigenvalue of a nonnegative A, from below, and the products it took.
-
-    The power method, until the Rayleigh quotient grows by less than a hundredth; from a positive vector, which
-    no eigenvector of the largest eigenvalue is orthogonal to.
-    """
-    V = rows_like(A, uniform_rows, 1, dtype=dtype, K=1, seed=0, scale=1.0, type=dtype)
-    value, products = 0.0, 0
-    while products < POWER_STEPS:
-        products += 1
-        (V,), square = settle((V,), sum_rows(column_squares, V))
-        V = map_rows(scale_columns, V, scale=1 / np.sqrt(square))
-        AV = multiply(A, V)
-        (AV,), quotient = settle((AV,), sum_rows(cross, V, AV))
-        new = float(quotient[0, 0])
-        if new <= 1.01 * value:
-            break
-        value, V = new, AV
-    return max(new, value), products

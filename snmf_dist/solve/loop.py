@@ -6,37 +6,52 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
+from snmf_dist.engine.rows import Graph, Rows, Step, rebuild
 from snmf_dist.listeners import Listener
-from snmf_dist.memory import AHEAD
 from snmf_dist.result.records import IterationRecord, Status
-from snmf_dist.rows import Rows, begin, finish, in_blocks, map_rows, runs_elsewhere, settle, sum_rows, waits
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
 from snmf_dist.solve.modularity import modularities
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
 
 
 class Solver(Protocol):
-    """What the loop asks of an algorithm; it may carry several runs side by side."""
+    """What the loop, the planner and the command line ask of an algorithm; it may carry several runs side by side.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    products : int
+        Products with A in a step.
+    penalty : float
+        The penalty of ``rho="auto"``, times the largest eigenvalue of A.
+    arrays : int
+        The n × K arrays that it holds at a time.
+    task_columns : int
+        Times K: the columns that a step reads and writes of a row.
+    """
+
+    name: ClassVar[str]
+    products: ClassVar[int]
+    penalty: ClassVar[float]
+    arrays: ClassVar[int]
+    task_columns: ClassVar[int]
 
     @property
     def rho(self) -> tuple[float, ...]:
         """Penalty of each run, for the record."""
 
-    @property
-    def products(self) -> int:
-        """Products with A in a step."""
-
-    def init(self, L: Rows) -> Any:
+    def init(self, A: Graph, L: Rows) -> Any:
         """Return the state to begin with at L."""
 
-    def step(self, A: Rows, s: Any) -> tuple[Any, Any]:
+    def step(self, A: Graph, s: Any) -> tuple[Any, Any]:
         """Describe one iteration, and the `StepNumbers` of each run in it; `s` is used up, but see `restart`."""
 
-    def restart(self, old: Any, new: Any) -> Any:
+    def restart(self, A: Graph, old: Any, new: Any) -> Any:
         """Return a finite state for runs whose numbers overflowed in the step from `old` to `new`."""
 
     def decides(self, iteration: int) -> bool:
@@ -55,7 +70,7 @@ class Problem:
 
     Attributes
     ----------
-    A : rows, (n, n)
+    A : Graph
         The graph.
     norm_A : float
         ‖A‖².
@@ -65,7 +80,7 @@ class Problem:
         Factors and degrees of the rows; given, the modularity of the labels is watched too.
     """
 
-    A: Rows
+    A: Graph
     norm_A: float
     K: int
     weights: Rows | None = None
@@ -82,7 +97,7 @@ class Outcome:
     status: Status | None = None
     state: Any = None
     peak: int = 0  # length of the history when the labels were best, if that is watched
-    at_peak: Rows = None  # L at that time
+    at_peak: Rows | None = None  # L at that time
 
     @property
     def ended(self) -> Status:
@@ -91,10 +106,11 @@ class Outcome:
         return self.status
 
     @property
-    def worth(self) -> tuple[bool, float, float]:
+    def score(self) -> tuple[bool, float, float]:
         """What the runs of a fit compete by: not lost, modularity of the labels, 0 if it is not watched, and c."""
-        score = self.history[-1].modularity
-        return (self.status is not Status.DIVERGED, 0.0 if math.isnan(score) else score, self.captured)
+        modularity = self.history[-1].modularity
+        watched = 0.0 if math.isnan(modularity) else modularity
+        return (self.status is not Status.DIVERGED, watched, self.captured)
 
     @property
     def captured(self) -> float:
@@ -127,21 +143,22 @@ def run(
     stop, tol
         As `Judge` has them.
     evaluate_every : int, default 10
-        Take objective, KKT distance and labels at the first, every so manyth and the last iteration.
+        Take objective, KKT distance and labels at the first, the last and every `evaluate_every` iterations.
     done, products : int, default 0
         Iterations and products that came before.
     """
     started = time.perf_counter()
-    state, _ = settle(state, {})
+    A = problem.A
+    state, _ = A.settle(state, {})
     outcomes = [Outcome(Judge(stop, tol), products, rho) for rho in solver.rho]
-    active, look, steps, last = outcomes, _Look(problem), _Steps(problem.A), done + max_iter
+    active, look, steps, last = outcomes, _Look(problem), _Steps(A), done + max_iter
     regular = partial(_is_regular, first=done + 1, every=evaluate_every)
     for iteration in range(done + 1, last + 1):
         before, (state, numbers) = state, steps.next(solver, state, iteration, last, regular)
-        verdicts = [one.judge.of_step(told) for one, told in zip(active, numbers, strict=True)]
+        verdicts = [one.judge.of_step(found) for one, found in zip(active, numbers, strict=True)]
         lost = [verdict is Status.DIVERGED for verdict in verdicts]
         if any(lost):
-            state = _without(lost, solver.restart(before, state), state, problem.K)
+            state = _without(A, lost, solver.restart(A, before, state), state, problem.K)
         del before  # its memory is the next state's
         if iteration == last:
             verdicts = [verdict or Status.MAX_ITER for verdict in verdicts]
@@ -168,16 +185,16 @@ def run(
             elif i in found and one.judge.at_peak:
                 one.at_peak = None  # its memory is for the copy: the next step writes over L
                 columns = np.arange(i * problem.K, (i + 1) * problem.K)
-                one.at_peak = map_rows(take_columns, state.L, columns=columns, width=problem.K)
-                (one.at_peak,), _ = settle((one.at_peak,), {})
+                copy = A.map(take_columns, state.L, columns=columns, width=problem.K)
+                (one.at_peak,), _ = A.settle((copy,), {})
                 one.peak, one.rho = len(one.history), solver.rho[i]
         staying = [i for i, one in enumerate(active) if one.status is None]
         if len(staying) < len(active):
-            _keep_best(solver, outcomes, active, state, problem.K)
+            _keep_best(A, solver, outcomes, active, state, problem.K)
         if not staying:
             return outcomes
         if len(staying) < len(active):
-            state = _part(state, staying, len(active), problem.K)
+            state = _part(A, state, staying, len(active), problem.K)
             look.keep(staying)
             solver, active = solver.keep(staying), [active[i] for i in staying]
             steps.forget()
@@ -196,27 +213,27 @@ class _Steps:
     may end a run, and no new penalty.
     """
 
-    A: Rows
-    under_way: deque[tuple[Any, Any]] = field(default_factory=deque)
+    A: Graph
+    under_way: deque[Step] = field(default_factory=deque)
 
     def next(
         self, solver: Solver, state: Any, iteration: int, last: int, looks: Callable[[int], bool]
     ) -> tuple[Any, list[StepNumbers]]:
         """The state after iteration `iteration` and its numbers."""
-        if not waits(self.A):
+        ahead = self.A.ahead
+        if not ahead:
             return solver.step(self.A, state)
-        ahead = AHEAD if runs_elsewhere(self.A) else 1
         described: list[tuple[Any, Any]] = []
         if len(self.under_way) <= ahead - 2 or not self.under_way:  # several at once: each submission costs
-            latest = self.under_way[-1][0] if self.under_way else state
+            latest = self.under_way[-1].state if self.under_way else state
             for t in range(iteration + len(self.under_way), iteration + ahead):
                 if t > iteration and (t > last or looks(t - 1) or solver.decides(t - 1)):
                     break
                 described.append(solver.step(self.A, latest))
                 latest = described[-1][0]
-        self.under_way.extend(begin(*described))
+        self.under_way.extend(self.A.begin(*described))
         state, numbers = self.under_way.popleft()
-        return state, finish(numbers)
+        return state, self.A.finish(numbers)
 
     def forget(self) -> None:
         """Drop what was begun: the runs are others now."""
@@ -238,67 +255,70 @@ class _Look:
 
     def __call__(self, iteration: int, L: Rows, seen: list[int], runs: int) -> list[Quality]:
         """Quality of the runs `seen`; labels are compared, and remembered, if these are all."""
-        problem = self.problem
-        (L,) = _part((L,), seen, runs, problem.K)
-        labels = map_rows(row_labels, L, runs=len(seen), width=len(seen), dtype=np.int32)
-        numbers = {"quality": quality(problem.A, L, norm_A=problem.norm_A, runs=len(seen))}
+        problem, A = self.problem, self.problem.A
+        (L,) = _part(A, (L,), seen, runs, problem.K)
+        labels = A.map(row_labels, L, runs=len(seen), width=len(seen), dtype=np.int32)
+        numbers = {"quality": quality(A, L, norm_A=problem.norm_A, runs=len(seen))}
         if problem.weights is not None:
-            numbers["modularity"] = modularities(problem.A, labels, problem.weights, K=problem.K)
+            numbers["modularity"] = modularities(A, labels, problem.weights, K=problem.K)
         whole = len(seen) == runs
         if whole and self.labels is not None:
-            numbers["moved"] = sum_rows(moved, self.labels, labels)
-        (labels,), told = settle((labels,), numbers)
+            numbers["moved"] = A.sum(moved, self.labels, labels)
+        (labels,), values = A.settle((labels,), numbers)
         if whole and (self.labels is None or iteration - self.since >= WINDOW):
             self.labels, self.since = labels, iteration
         found = []
-        for i, one in enumerate(told["quality"]):
-            shares = {"moved": float(told["moved"][i]) / L.shape[0]} if "moved" in told else {}
-            scores = {"modularity": float(told["modularity"][i])} if "modularity" in told else {}
+        for i, one in enumerate(values["quality"]):
+            shares = {"moved": float(values["moved"][i]) / L.shape[0]} if "moved" in values else {}
+            scores = {"modularity": float(values["modularity"][i])} if "modularity" in values else {}
             found.append(one._replace(**shares, **scores))
         return found
 
     def keep(self, runs: list[int]) -> None:
         """Forget the other runs."""
         if self.labels is not None:
-            self.labels = map_rows(take_columns, self.labels, columns=np.array(runs), width=len(runs))
+            self.labels = self.problem.A.map(take_columns, self.labels, columns=np.array(runs), width=len(runs))
 
 
-def _keep_best(solver: Solver, outcomes: list[Outcome], active: list[Outcome], state: Any, K: int) -> None:
+def _keep_best(
+    A: Graph, solver: Solver, outcomes: list[Outcome], active: list[Outcome], state: Any, K: int
+) -> None:
     """Give the best of the runs that are done its state; the others need none."""
     done = [one for one in outcomes if one.status]
-    best = max(done, key=lambda one: one.worth)
+    best = max(done, key=lambda one: one.score)
     for one in done:
         if one is not best:
             one.state = one.at_peak = None
     if best.status is Status.PEAKED and best.at_peak is not None:
         i = active.index(best)
-        best.state, _ = settle(solver.keep([i]).init(best.at_peak), {})
+        best.state, _ = A.settle(solver.keep([i]).init(A, best.at_peak), {})
     elif best.state is None:
-        best.state = _part(state, [active.index(best)], len(active), K)
+        best.state = _part(A, state, [active.index(best)], len(active), K)
     best.at_peak = None
 
 
 def _record(
-    iteration: int, told: StepNumbers, rho: float, products: int, seconds: float, found: Quality | None
+    iteration: int, step: StepNumbers, rho: float, products: int, seconds: float, found: Quality | None
 ) -> IterationRecord:
-    numbers = {"change": told.change, "primal": told.primal, "dual": told.dual, "rho": rho}
+    numbers = {"change": step.change, "primal": step.primal, "dual": step.dual, "rho": rho}
     looked = {} if found is None else found._asdict()
     return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)
 
 
-def _part(state: Any, chosen: list[int], runs: int, K: int) -> Any:
+def _part(A: Graph, state: Any, chosen: list[int], runs: int, K: int) -> Any:
     """The columns of some of the runs."""
     if len(chosen) == runs:
         return state
     columns = np.concatenate([np.arange(r * K, (r + 1) * K) for r in chosen])
-    parts = [map_rows(take_columns, rows, columns=columns, width=len(columns)) for rows in state]
-    return settle(type(state)(*parts) if hasattr(state, "_fields") else tuple(parts), {})[0]
+    parts = [A.map(take_columns, rows, columns=columns, width=len(columns)) for rows in state]
+    return A.settle(rebuild(state, parts), {})[0]
 
 
-def _without(lost: list[bool], old: Any, new: Any, K: int) -> Any:
+def _without(A: Graph, lost: list[bool], old: Any, new: Any, K: int) -> Any:
     """The new state, but the old one of runs that are lost."""
     columns = np.repeat(lost, K)
-    return settle(type(new)(*(map_rows(_choose, a, b, old=columns) for a, b in zip(old, new, strict=True))), {})[0]
+    parts = [A.map(_choose, a, b, old=columns) for a, b in zip(old, new, strict=True)]
+    return A.settle(rebuild(new, parts), {})[0]
 
 
 def _choose(before: np.ndarray, after: np.ndarray, *, old: np.ndarray) -> np.ndarray:
@@ -311,7 +331,7 @@ def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: i
         return
     curious = any(listener.sees_state for listener in listeners)
     leader = int(np.argmax([one.captured for one in active])) if len(active) > 1 else 0
-    shown: Any = in_blocks(state) if curious else None
+    shown: Any = rebuild(state, [rows.array for rows in state]) if curious else None
     if curious and len(active) > 1:  # cut when looked at
         shown = type(state)(*(rows[:, leader * K : (leader + 1) * K] for rows in shown))
     for listener in listeners:

@@ -5,15 +5,13 @@ needs no truth and, unlike the objective, does not reward a cluster of a few row
 as a large one.
 """
 
-from typing import Any
-
 import numpy as np
 
-from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep
-from snmf_dist.solve.sweeps import weight_inside
+from snmf_dist.engine.rows import Graph, Rows, Value
+from snmf_dist.solve.kernels import weight_inside
 
 
-def modularities(A: Rows, labels: Rows, weights: Rows, *, K: int) -> Any:
+def modularities(A: Graph, labels: Rows, weights: Rows, *, K: int) -> Value:
     """Q of each column of labels, (R,); rows labelled −1 count as kept in no cluster.
 
     Parameters
@@ -23,9 +21,9 @@ def modularities(A: Rows, labels: Rows, weights: Rows, *, K: int) -> Any:
     weights : rows, (n, 2)
         For each row its factor r, with W = rAr, and its degree in W.
     """
-    rows = map_rows(_beside, weights, labels, width=2 + labels.shape[1], dtype=np.float64)
-    _, inside = sweep(weight_inside, A, rows, rows, widths=[])
-    return central(_modularity, inside, sum_rows(_volumes, rows, K=K))
+    rows = A.map(_beside, weights, labels, width=2 + labels.shape[1], dtype=np.float64)
+    inside = A.sweep_sum(weight_inside, rows, rows={"rows": rows})
+    return A.central(_modularity, inside, A.sum(_volumes, rows, K=K))
 
 
 def _beside(weights: np.ndarray, labels: np.ndarray) -> np.ndarray:

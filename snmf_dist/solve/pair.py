@@ -1,14 +1,14 @@
 """What the solvers that split A ≈ LZᵀ share: the state, its numbers, runs side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from snmf_dist.rows import Rows, central, sum_rows
+from snmf_dist.engine.rows import Graph, Rows, Value
 from snmf_dist.solve.kernels import pair_norms
-from snmf_dist.solve.stopping import StepNumbers, pair_numbers
+from snmf_dist.solve.stopping import StepNumbers, ratio
 
 
 class PairState(NamedTuple):
@@ -29,24 +29,31 @@ class PairSolver:
     """
 
     rho: tuple[float, ...]
+
     State: ClassVar[type[PairState]] = PairState
     products: ClassVar[int] = 2  # products with A in a step
+    penalty: ClassVar[float] = 1.0  # ρ for rho="auto", times the largest eigenvalue of A
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], rho: float, *, adapt: bool) -> Self:
+        """The solver of a fit, with the same penalty for each run."""
+        return cls((rho,) * settings["n_init"])
 
     @property
     def runs(self) -> int:
-        """Runs side by side."""
+        """The number of runs side by side."""
         return len(self.rho)
 
-    def init(self, L: Rows) -> PairState:
+    def init(self, A: Graph, L: Rows) -> PairState:
         """Begin at Z = L."""
         return PairState(L=L, Z=L)
 
-    def numbers(self, old: PairState, new: PairState) -> Any:
+    def numbers(self, A: Graph, old: PairState, new: PairState) -> Value:
         """`StepNumbers` of each run in the step from `old` to `new`."""
-        squares = sum_rows(pair_norms, old.L, new.L, old.Z, new.Z, runs=self.runs)
-        return central(pair_numbers, squares, rho=np.array(self.rho))
+        squares = A.sum(pair_norms, old.L, new.L, old.Z, new.Z, runs=self.runs)
+        return A.central(_step_numbers, squares, rho=np.array(self.rho))
 
-    def restart(self, old: PairState, new: PairState) -> PairState:
+    def restart(self, A: Graph, old: PairState, new: PairState) -> PairState:
         """A finite state for runs that are lost: where they were."""
         return old
 
@@ -61,3 +68,13 @@ class PairSolver:
     def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
         """The solver of the next iteration: the same."""
         return self
+
+
+def _step_numbers(squares: np.ndarray, *, rho: np.ndarray) -> list[StepNumbers]:
+    """The change of L and Z, and how far they are from each other, from `kernels.pair_norms`."""
+    numbers = []
+    for run, penalty in zip(np.sqrt(squares).T, rho, strict=True):
+        dL, L0, dZ, Z0, LZ, L = run.tolist()
+        change = ratio(dL, L0) + ratio(dZ, Z0)
+        numbers.append(StepNumbers(change, primal=LZ, dual=float(penalty) * dZ, size=L))
+    return numbers

@@ -7,11 +7,10 @@ import numpy as np
 from scipy import linalg
 from scipy.cluster.vq import kmeans2
 
-from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
+from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
 from snmf_dist.solve.modularity import modularities
-from snmf_dist.stored import gather_rows, take_rows
 
 SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 CANDIDATES = 16  # spectral clusterings, of which the one of the highest modularity is taken
@@ -38,36 +37,36 @@ class Start(NamedTuple):
     products: int = 0
 
 
-def random_start(A: Rows, K: int, *, seeds: list[int], sum_A: float, dtype: np.dtype) -> Start:
+def random_start(A: Graph, K: int, *, seeds: list[int], sum_A: float, dtype: np.dtype) -> Start:
     """Uniform rows on [0, 2·sqrt(mean(A)/K)), (n, K) a seed: the convention of SymNMF and PLANC.
 
     A row depends on the seed and its number alone, not on the block it is in.
     """
     n = A.shape[0]
     scale = 2 * np.sqrt(sum_A / n / n / K)
-    parts = [rows_like(A, uniform_rows, K, dtype=dtype, K=K, seed=seed, scale=scale, type=dtype) for seed in seeds]
-    return Start(parts[0] if len(parts) == 1 else map_rows(side_by_side, *parts, width=K * len(parts)))
+    parts = [A.rows(uniform_rows, K, dtype=dtype, K=K, seed=seed, scale=scale, type=dtype) for seed in seeds]
+    return Start(parts[0] if len(parts) == 1 else A.map(side_by_side, *parts, width=K * len(parts)))
 
 
-def spectral_start(A: Rows, basis: Basis, K: int, *, seeds: list[int]) -> Start:
+def spectral_start(A: Graph, basis: Basis, K: int, *, seeds: list[int]) -> Start:
     """The leading eigenvectors, turned to be as nonnegative as a rotation makes them, and clipped.
 
     UΛ^½ times a rotation is as good a square root of A as any; the one chosen makes K rows that differ most
     (by pivoted QR of a sample; Damle, Minden, Ying 2019) as near to unit vectors as a rotation can. Starts
     after the first are shaken: each entry times a random number between ½ and 1½.
     """
-    scaled = hold(map_rows(scale_columns, basis.U, scale=np.sqrt(np.maximum(basis.values, 0))))
-    left, _, right = np.linalg.svd(_pivot_rows(_sample(scaled, K, seed=seeds[0])).T, full_matrices=False)
-    L = hold(map_rows(_turned, scaled, rotation=left @ right, K=K, width=K))
+    scaled = A.hold(A.map(scale_columns, basis.U, scale=np.sqrt(np.maximum(basis.values, 0))))
+    left, _, right = np.linalg.svd(_pivot_rows(_sample(A, scaled, K, seed=seeds[0])).T, full_matrices=False)
+    L = A.hold(A.map(_turned, scaled, rotation=left @ right, K=K, width=K))
     if len(seeds) == 1:
         return Start(L)
     shakes = [
-        rows_like(A, uniform_rows, K, dtype=L.dtype, K=K, seed=seed, scale=1.0, type=L.dtype) for seed in seeds[1:]
+        A.rows(uniform_rows, K, dtype=L.dtype, K=K, seed=seed, scale=1.0, type=L.dtype) for seed in seeds[1:]
     ]
-    return Start(map_rows(side_by_side, L, *(map_rows(_shaken, L, u) for u in shakes), width=K * len(seeds)))
+    return Start(A.map(side_by_side, L, *(A.map(_shaken, L, u) for u in shakes), width=K * len(seeds)))
 
 
-def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[int]) -> Start:
+def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[int]) -> Start:
     """Spectral clustering's own clusters: a column for each, √degree within it and 0 outside, of length √λ₁.
 
     K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), on a sample, from several
@@ -80,24 +79,24 @@ def kmeans_start(A: Rows, basis: Basis, K: int, weights: Rows, *, seeds: list[in
     weights : rows, (n, 2)
         For each row its factor r, with W = rAr (√degree, or 1 if A is W), and its degree in W.
     """
-    points = hold(map_rows(_unit_rows, basis.U))
-    centres = _candidates(_sample(points, K, seed=seeds[0]), K, seed=seeds[0])
-    labels = map_rows(_nearest, points, centres=centres, width=len(centres), dtype=np.int32)
-    (labels,), scores = settle((labels,), modularities(A, labels, weights, K=K))
+    points = A.hold(A.map(_unit_rows, basis.U))
+    centres = _candidates(_sample(A, points, K, seed=seeds[0]), K, seed=seeds[0])
+    labels = A.map(_nearest, points, centres=centres, width=len(centres), dtype=np.int32)
+    (labels,), scores = A.settle((labels,), modularities(A, labels, weights, K=K))
     first = int(np.argmax(scores >= scores.max() - TIE))
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
     chosen = [order[r % len(order)] for r in range(len(seeds))]
 
-    labels = map_rows(take_columns, labels, columns=np.array(chosen), width=len(chosen))
-    (labels,), seen = settle((labels,), sum_rows(_as_they_appear, labels))
-    labels = hold(map_rows(_renamed, labels, names=_new_names(seen, len(chosen), K)))
+    labels = A.map(take_columns, labels, columns=np.array(chosen), width=len(chosen))
+    (labels,), seen = A.settle((labels,), A.sum(_as_they_appear, labels))
+    labels = A.hold(A.map(_renamed, labels, names=_new_names(seen, len(chosen), K)))
 
     type, width = basis.U.dtype, K * len(chosen)
-    raw = hold(map_rows(_indicators, weights, labels, K=K, type=type, dtype=type, width=width))
-    _, squares = settle((), sum_rows(column_squares, raw))
+    raw = A.hold(A.map(_indicators, weights, labels, K=K, type=type, dtype=type, width=width))
+    _, squares = A.settle((), A.sum(column_squares, raw))
     length = np.sqrt(max(basis.values[0], 0))
-    L = map_rows(scale_columns, raw, scale=length / np.sqrt(np.where(squares > 0, squares, 1)))
-    return Start(L, map_rows(_first_partition, labels, weights, width=1), products=1)
+    L = A.map(scale_columns, raw, scale=length / np.sqrt(np.where(squares > 0, squares, 1)))
+    return Start(L, A.map(_first_partition, labels, weights, width=1), products=1)
 
 
 def connected_only(L: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -105,14 +104,13 @@ def connected_only(L: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(weights[:, 1:] > 0, L, 0).astype(L.dtype)
 
 
-def _sample(rows: Rows, K: int, *, seed: int) -> np.ndarray:
+def _sample(A: Graph, rows: Rows, K: int, *, seed: int) -> np.ndarray:
     """Some rows, the same ones whatever the blocks; without rows of zeros."""
     n = rows.shape[0]
-    size = max(SAMPLE, 100 * K)
+    size, chosen = max(SAMPLE, 100 * K), None
     if size < n:
-        chosen = np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False)
-        rows = take_rows(rows, np.sort(chosen))
-    sample = gather_rows(rows).astype(np.float64)
+        chosen = np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
+    sample = A.fetch(rows, chosen).astype(np.float64)
     return sample[sample.any(axis=1)]
 
 

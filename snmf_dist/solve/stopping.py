@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from snmf_dist.engine.rows import Graph, Rows, Value
 from snmf_dist.result.records import Status
-from snmf_dist.rows import Rows, central, sum_rows, sweep
-from snmf_dist.solve.sweeps import gram_sums, quality_rows
+from snmf_dist.solve import kernels
 
 WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
 MOVED = 0.01  # share of the labels that may change in a window of a settled run
@@ -112,57 +112,35 @@ class Judge:
         return Status.MAX_ITER
 
 
-def admm_numbers(first: tuple[Any, ...], second: tuple[Any, ...], *, rho: np.ndarray) -> list[StepNumbers]:
-    """The paper's change and ADMM's residuals (Boyd et al. 2011, §3.3) from the sums of the two sweeps."""
-    numbers = []
-    norms = (np.sqrt(squares).T.tolist() for squares in (first[1], second[1]))
-    for (dX, X0), rest, penalty in zip(*norms, rho.tolist(), strict=True):
-        dY, Y0, dL, L0, LX, LY, L, Lam, Gam = rest
-        change = _ratio(dX, X0) + _ratio(dY, Y0) + _ratio(dL, L0)
-        primal, dual = math.hypot(LX, LY), math.sqrt(2) * penalty * dL
-        numbers.append(StepNumbers(change, primal, dual, size=L, dual_size=math.hypot(Lam, Gam)))
-    return numbers
-
-
-def pair_numbers(squares: np.ndarray, *, rho: np.ndarray) -> list[StepNumbers]:
-    """The change of L and Z, and how far they are from each other, from `kernels.pair_norms`."""
-    numbers = []
-    for run, penalty in zip(np.sqrt(squares).T, rho, strict=True):
-        dL, L0, dZ, Z0, LZ, L = run.tolist()
-        change = _ratio(dL, L0) + _ratio(dZ, Z0)
-        numbers.append(StepNumbers(change, primal=LZ, dual=float(penalty) * dZ, size=L))
-    return numbers
-
-
-def quality(A: Rows, L: Rows, *, norm_A: float, runs: int) -> Any:
+def quality(A: Graph, L: Rows, *, norm_A: float, runs: int) -> Value:
     """Objective, captured energy and KKT distance of each run, by one product with A.
 
     ‖A − LLᵀ‖² = ‖A‖² − c with c = 2 tr(LᵀAL) − ‖LᵀL‖². The KKT distance is that of the natural
     residual, ‖L − [L − ∇/s]₊‖ / ‖L‖ with ∇ = L(LᵀL) − AL and s = ‖LᵀL‖₂, which does not change
     with the scale of A.
     """
-    sums = sum_rows(gram_sums, L, runs=runs)
-    scale = central(largest_eigenvalues, sums)
-    _, found = sweep(quality_rows, A, L, L, widths=[], sums=sums, scale=scale)
-    return central(_quality, found, sums, norm_A=norm_A)
+    G = A.sum(kernels.gram, L, runs=runs)
+    scale = A.central(largest_eigenvalues, G)
+    found = A.sweep_sum(kernels.quality, L, rows={"L": L}, G=G, scale=scale)
+    return A.central(_quality, found, G, norm_A=norm_A)
 
 
-def largest_eigenvalues(sums: tuple[np.ndarray]) -> np.ndarray:
+def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
     """‖G‖₂ of each symmetric G, (R,); 1 if G is zero, to divide by."""
-    norms = np.linalg.norm(sums[0], 2, axis=(1, 2))
+    norms = np.linalg.norm(G, 2, axis=(1, 2))
     return np.where(norms > 0, norms, 1.0)
 
 
-def _quality(found: tuple[np.ndarray, np.ndarray], sums: tuple[np.ndarray], *, norm_A: float) -> list[Quality]:
+def _quality(found: tuple[np.ndarray, np.ndarray], G: np.ndarray, *, norm_A: float) -> list[Quality]:
     results = []
-    for inner, rest, one in zip(*(x.tolist() for x in found), sums[0], strict=True):
+    for inner, rest, one in zip(*(x.tolist() for x in found), G, strict=True):
         captured = 2 * inner - float(np.sum(one * one))
-        kkt = _ratio(math.sqrt(rest), math.sqrt(np.trace(one)))
+        kkt = ratio(math.sqrt(rest), math.sqrt(np.trace(one)))
         results.append(Quality(objective=norm_A - captured, captured=captured, kkt=kkt))
     return results
 
 
-def _ratio(part: float, whole: float) -> float:
+def ratio(part: float, whole: float) -> float:
     """part / whole; 0/0 is no change, anything else over 0 is endless."""
     if whole == 0:
         return 0.0 if part == 0 else math.inf

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from snmf_dist.cluster import run_tasks
+from snmf_dist.engine.client import run_tasks
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.neighbors import KNN, merge, search
 from snmf_dist.graph.build.scratch import run_missing

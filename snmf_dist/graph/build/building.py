@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from snmf_dist import cluster, storage
+from snmf_dist import storage
+from snmf_dist.engine.client import check_workers, current_client
 from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreExists
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.audit import audit
@@ -166,9 +167,9 @@ def _build(
     options: storage.Options,
 ) -> dict[str, Any]:
     """Run all stages, to a graph store in the build's folder, or at `path` if that is a URL."""
-    client, at_once = cluster.current_client(), settings["at_once"]
+    client, at_once = current_client(), settings["at_once"]
     if client is not None:
-        cluster.check_workers(client, files.folder)
+        check_workers(client, files.folder)
     job = make_job(source, files, settings, shared=client is not None)
     try:
         job, points = check_points(job, settings["pca"], progress)

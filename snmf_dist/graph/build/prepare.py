@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from snmf_dist import cluster
+from snmf_dist.engine.client import run_tasks
+from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import InputError
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.partition import LEAVES_A_CELL, Partition, make_partition, positions
@@ -16,7 +17,6 @@ from snmf_dist.graph.build.points import spool
 from snmf_dist.graph.build.scratch import ScratchFiles, run_missing
 from snmf_dist.graph.build.stages import Job
 from snmf_dist.graph.store import Progress, row_bounds, silent
-from snmf_dist.stored import load_rows
 
 INPUT_BYTES = 1 << 25  # of a block of points as float32
 SAMPLE_ROWS = 50_000
@@ -72,7 +72,7 @@ def checksum(job: Job) -> str:
 
 def _summarize(job: Job, progress: Progress) -> list[stages.BlockSummary]:
     blocks = len(job.inputs) - 1
-    return cluster.run_tasks(
+    return run_tasks(
         partial(stages.check, job), range(blocks), threads=1, done=lambda k: progress("check", k, blocks)
     )
 
@@ -88,7 +88,7 @@ def _projection(job: Job, pca: int, progress: Progress) -> np.ndarray:
 
         progress("pca", 0, 1)
         plain = replace(job, metric="euclidean")
-        X = load_rows(plain.read_rows, job.inputs, job.points.shape[1], meta=np.empty((0, 0), dtype=job.length))
+        X = array_from_reader(plain.read_rows, job.inputs, job.points.shape[1], dtype=job.length)
         found = PCA(pca, svd_solver="randomized", random_state=job.seed).fit(X)
         job.files.save("pca", 0, components=np.asarray(found.components_))
         progress("pca", 1, 1)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from snmf_dist import cluster
+from snmf_dist.engine.client import run_tasks
 from snmf_dist.errors import InputError, StoreCorrupt
 from snmf_dist.graph.store import Progress
 
@@ -201,5 +201,5 @@ def run_missing(
     missing = [i for i in range(count) if not files.has(stage, i)]
     there = count - len(missing)
     progress(stage, there, count)
-    cluster.run_tasks(task, missing, threads=at_once, done=lambda k: progress(stage, there + k, count))
+    run_tasks(task, missing, threads=at_once, done=lambda k: progress(stage, there + k, count))
     files.finish(stage)

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from snmf_dist import cluster
+from snmf_dist.engine import client
 from snmf_dist.errors import InputError
 from snmf_dist.validation import choice, positive_number, whole_number
 
@@ -38,7 +38,7 @@ def check_settings(source: Any, **given: Any) -> dict[str, Any]:
 
 
 def _memory(limit: int | str | None) -> float:
-    found = cluster.memory_limit(limit)
+    found = client.memory_limit(limit)
     least = 1.2 * PROCESS_BYTES
     if limit is not None and found < least:
         raise InputError(
@@ -59,6 +59,6 @@ def choose_cells(settings: dict[str, Any], memory_limit: int | str | None) -> di
     room = max(limit - PROCESS_BYTES, 0.1 * limit)
     cells = 1 if needed <= room else math.ceil(settings["replication"] * needed / room)
     if n > SHARED_ABOVE:
-        cells = max(cells, cluster.n_workers())
-    at_once = max(1, min(cluster.cores(), int(room // BLOCK_BYTES)))
-    return {"cells": cells, "threads": cluster.worker_threads(), "at_once": at_once}
+        cells = max(cells, client.n_workers())
+    at_once = max(1, min(client.cores(), int(room // BLOCK_BYTES)))
+    return {"cells": cells, "threads": client.worker_threads(), "at_once": at_once}

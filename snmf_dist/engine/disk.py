@@ -11,33 +11,40 @@ import shutil
 import tempfile
 from typing import Any
 
-import dask
 import numpy as np
 
+from snmf_dist.engine.machine import temporary_folder
 from snmf_dist.errors import NoRoom
 
-
-def folder() -> str:
-    """Where temporary files are made: Dask's ``temporary-directory``, or the system's."""
-    return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+SETTING = "Dask's temporary-directory (DASK_TEMPORARY_DIRECTORY)"
 
 
 def check_room(size: float) -> None:
     """Refuse work whose temporary files would need more than is free."""
-    free = shutil.disk_usage(folder()).free
+    if size <= 0:
+        return
+    folder = temporary_folder()
+    try:
+        os.makedirs(folder, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise NoRoom(
+            f"{folder}: cannot be used for temporary files ({error.strerror}); set {SETTING} elsewhere"
+        ) from error
     if size > free:
         raise NoRoom(
-            f"{folder()}: needs {size / 1e9:.2f} GB for temporary files, but {free / 1e9:.2f} GB are free; give "
-            "more memory, free some room, or set Dask's temporary-directory (DASK_TEMPORARY_DIRECTORY) elsewhere",
+            f"{folder}: needs {size / 1e9:.2f} GB for temporary files, but {free / 1e9:.2f} GB are free; give "
+            f"more memory, free some room, or set {SETTING} elsewhere",
         )
 
 
 def empty_on_disk(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new array, of zeros; its room is taken at once, so that a full disk is an error and not a crash."""
+    """A new array of zeros; its room is taken at once, so that a full disk is an error and not a crash."""
     if 0 in shape:
         return np.empty(shape, dtype)
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    with tempfile.TemporaryFile(prefix="snmf-dist-", dir=folder()) as file:
+    folder = temporary_folder()
+    with tempfile.TemporaryFile(prefix="snmf-dist-", dir=folder) as file:
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
@@ -46,7 +53,7 @@ def empty_on_disk(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         except OSError as error:
             check_room(size)
             raise NoRoom(
-                f"{folder()}: no temporary file of {size / 1e9:.2f} GB ({error}); free some room"
+                f"{folder}: no temporary file of {size / 1e9:.2f} GB ({error}); free some room"
             ) from error
         return np.ndarray(shape, dtype, mmap.mmap(file.fileno(), size))
 

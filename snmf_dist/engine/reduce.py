@@ -4,7 +4,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-FAN_IN = 8  # values added at a time
+FAN_IN = 8  # values that are added at a time
 
 
 def tree_sum(values: list[Any]) -> Any:
@@ -16,8 +16,13 @@ def tree_sum(values: list[Any]) -> Any:
     (11, 22.0)
     """
     while len(values) > 1:
-        values = [add_up(values[i : i + FAN_IN]) for i in range(0, len(values), FAN_IN)]
+        values = [add_up(group) for group in in_groups(values)]
     return values[0]
+
+
+def in_groups(values: list[Any]) -> list[list[Any]]:
+    """One level of the tree: the values that are added to each other."""
+    return [values[i : i + FAN_IN] for i in range(0, len(values), FAN_IN)]
 
 
 def add_up(values: list[Any]) -> Any:

@@ -3,10 +3,7 @@
 Alone in importing distributed. Without a client everything runs on threads of this process.
 """
 
-import ctypes
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -14,12 +11,14 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from snmf_dist import storage
-from snmf_dist.errors import ClusterError, InputError, WorkLost
+from snmf_dist.engine import machine
+from snmf_dist.engine.machine import cores, release_memory
+from snmf_dist.errors import ClusterError, RowsLost, WorkLost
 
 TIMEOUT = 15.0
+LOOK_EVERY = 5.0  # seconds between two looks at the cluster while work is waited for
+NO_WORKERS = 60.0  # seconds that a cluster may be without workers
 CHECKED = ("scipy", "zarr", "snmf-dist")  # besides what Dask itself tells of a worker
 
 
@@ -95,10 +94,57 @@ def check_workers(client: Any, path: str, options: storage.Options = None) -> No
             )
 
 
-def on_each_worker(f: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """Call `f` once on each worker of the current client, all at a time; results by address."""
-    client = current_client()
-    return {} if client is None else dict(client.run(f, *arguments))
+def wait_for(client: Any, futures: Sequence[Any], *, workers: Iterable[str] = ()) -> None:
+    """Wait until tasks have ended, and look at the cluster now and then.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    futures : sequence of Future
+        The tasks.
+    workers : iterable of str
+        Addresses of workers that none of the tasks can do without.
+
+    Raises
+    ------
+    RowsLost
+        A worker or a result that the tasks need is gone.
+    WorkLost
+        The cluster has had no workers for a minute.
+    Exception
+        Whatever ended one of the tasks.
+    """
+    from distributed import wait
+    from distributed.client import FuturesCancelledError
+
+    alone = 0.0
+    while True:
+        try:
+            wait(futures, timeout=LOOK_EVERY)
+            break
+        except FuturesCancelledError as error:
+            raise RowsLost("results went with the worker that held them") from error
+        except TimeoutError:
+            there = set(worker_addresses(client))
+            gone = [address for address in workers if address not in there]
+            if gone:
+                raise RowsLost(f"worker {gone[0]} was lost before its work was done") from None
+            alone = 0.0 if there else alone + LOOK_EVERY
+            if alone >= NO_WORKERS:
+                raise WorkLost(
+                    f"the cluster has had no workers for {alone:.0f} s; start some, and the run again"
+                ) from None
+    for future in futures:
+        if future.status == "error":
+            future.result()
+        if future.status != "finished":
+            raise RowsLost(f"{future.key} was lost ({future.status})")
+
+
+def worker_addresses(client: Any) -> list[str]:
+    """The addresses of all workers."""
+    return list(client.scheduler_info(n_workers=-1)["workers"])
 
 
 @contextmanager
@@ -120,36 +166,15 @@ def explain_losses() -> Iterator[None]:
             "of memory: give them more, or pass a smaller block_rows"
         ) from error
     except Exception as error:
-        lost = client is not None and client.status != "running"  # what fails then may look like anything
+        lost = client is None or client.status != "running"  # what fails then may look like anything
         if not lost and not isinstance(error, CommClosedError | FutureCancelledError):
             raise
+        if not lost:
+            raise RowsLost(f"results went with the worker that held them ({type(error).__name__})") from error
         raise WorkLost(
             f"the connection to the Dask scheduler was lost ({type(error).__name__}); start the cluster and "
             "the run again"
         ) from error
-
-
-_blas = threading.Lock()
-_blas_users: list[Any] = []
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread a task while anyone in this process is in here.
-
-    Task threads times BLAS threads fight for the cores, and BLAS adds in another order on other numbers of
-    threads. Worker processes are started with one BLAS thread by their nanny.
-    """
-    with _blas:
-        _blas_users.append(None if _blas_users else threadpool_limits(1, user_api="blas"))
-    try:
-        yield
-    finally:
-        with _blas:
-            if len(_blas_users) > 1:
-                _blas_users.pop()
-            else:
-                _blas_users.pop().restore_original_limits()
 
 
 def run_tasks(
@@ -205,19 +230,7 @@ class _Tidy:
         try:
             return self.f(item)
         finally:
-            give_back()
-
-
-def give_back() -> None:
-    """Give memory that was freed back to the system; glibc keeps what threads free."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            release_memory()
 
 
 def worker_threads() -> int:
@@ -234,12 +247,7 @@ def n_workers() -> int:
 
 def memory_limit(limit: int | str | None) -> float:
     """Bytes that a process may use: as given, or those of the smallest worker, or half of the machine's."""
-    if limit is not None:
-        try:
-            return float(parse_bytes(limit))
-        except (ValueError, TypeError, AttributeError):
-            raise InputError(f"memory_limit is {limit!r}; expected bytes, or text as '4GiB'") from None
-    return worker_memory() or 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine.memory_limit(limit, worker=worker_memory())
 
 
 def worker_memory() -> float | None:
@@ -249,19 +257,6 @@ def worker_memory() -> float | None:
         return None
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
     return float(min((limit for limit in limits if limit), default=0)) or None
-
-
-def parse_bytes(text: int | str) -> int:
-    """Bytes of a number or of text as ``"4GiB"``.
-
-    Examples
-    --------
-    >>> parse_bytes("1.5kB")
-    1500
-    """
-    from dask.utils import parse_bytes
-
-    return int(parse_bytes(text))
 
 
 def _compare(address: str, here: dict[str, str], there: dict[str, str]) -> None:

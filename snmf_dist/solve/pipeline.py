@@ -6,30 +6,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from snmf_dist.cluster import give_back
+from snmf_dist.engine.machine import release_memory
+from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.listeners import Listener
-from snmf_dist.rows import Rows, hold, map_rows, rows_like, settle, sum_rows
-from snmf_dist.solve.admm import ADMM, FIRST_RHO
-from snmf_dist.solve.apg import APG
-from snmf_dist.solve.basis import largest_eigenvalue, leading_basis
-from snmf_dist.solve.hals import HALS
+from snmf_dist.solve.basis import leading_basis
 from snmf_dist.solve.kernels import entry_sums
 from snmf_dist.solve.loop import Outcome, Problem, run
+from snmf_dist.solve.products import largest_eigenvalue
+from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.solve.start import Start, connected_only, kmeans_start, random_start, spectral_start
 
-PENALTIES = {"admm": FIRST_RHO, "apg": 1.0, "hals": 1.0}  # rho="auto", times the largest eigenvalue of A
 INITS = ("kmeans", "spectral", "random")
 STOPS = {"auto": 1e-5, "kkt": 1e-4, "paper": 1e-5}  # with the tolerance of each
 
 
 @dataclass(frozen=True)
-class Graph:
+class GraphFacts:
     """What a fit needs to know of the graph.
 
     Attributes
     ----------
-    A : rows, (n, n)
-        In memory or in blocks.
+    A : Graph
+        The graph itself, wherever its rows are.
     dtype : dtype
         Of the memberships.
     weights : callable
@@ -40,7 +38,7 @@ class Graph:
         Whether there are rows without entries.
     """
 
-    A: Rows
+    A: Graph
     dtype: np.dtype
     weights: Callable[[int, int], np.ndarray]
     top: float | None
@@ -48,7 +46,7 @@ class Graph:
 
 
 class Earlier(NamedTuple):
-    """An earlier run to go on from: its state, iterations and products, and its penalty, if that is to stay."""
+    """A run to resume: its state, iterations and products, and its penalty, if that is to stay."""
 
     state: tuple[Rows, ...]
     rho: float | None
@@ -83,7 +81,7 @@ class Found:
     @property
     def best(self) -> Outcome:
         """The run of the highest modularity, where it is watched, else the one that captures most."""
-        return max(self.outcomes, key=lambda one: one.worth)
+        return max(self.outcomes, key=lambda one: one.score)
 
     @property
     def products(self) -> int:
@@ -92,7 +90,7 @@ class Found:
 
 
 def solve(
-    graph: Graph,
+    graph: GraphFacts,
     settings: Mapping[str, Any],
     *,
     L: Rows | None = None,
@@ -108,11 +106,11 @@ def solve(
     """
     A, K, init = graph.A, settings["k"], settings["init"]
     seeds = [settings["seed"] + r for r in range(settings["n_init"])]
-    _, (sum_A, norm_A) = settle((), sum_rows(entry_sums, A))
+    _, (sum_A, norm_A) = A.settle((), A.sum_entries(entry_sums))
     basis, weights = None, None
     if init == "kmeans":
         basis = leading_basis(A, K, seed=seeds[0], dtype=graph.dtype)
-        weights = hold(rows_like(A, graph.weights, 2, dtype=np.float64))
+        weights = A.hold(A.rows(graph.weights, 2, dtype=np.float64))
         start = kmeans_start(A, basis, K, weights, seeds=seeds)
     elif init == "spectral":
         basis = leading_basis(A, K, seed=seeds[0], dtype=graph.dtype)
@@ -120,6 +118,7 @@ def solve(
     elif init == "random":
         start = random_start(A, K, seeds=seeds, sum_A=float(sum_A), dtype=graph.dtype)
     else:
+        assert L is not None or earlier is not None, "a start is given"
         start = Start(L)
 
     values = [] if basis is None else basis.values.tolist()
@@ -129,14 +128,14 @@ def solve(
     done, labels, L = 0, start.labels, start.L
     del basis, start  # each as large as a part of the state
     if graph.isolated and earlier is None:
-        of_all = rows_like(A, graph.weights, 2, dtype=np.float64) if weights is None else weights
-        L = map_rows(connected_only, L, of_all)
+        of_all = A.rows(graph.weights, 2, dtype=np.float64) if weights is None else weights
+        L = A.map(connected_only, L, of_all)
     if earlier is not None:
         solver = solver if earlier.rho is None else replace(solver, rho=(earlier.rho,))
         done, products = earlier.iterations, products + earlier.products
-    first = [solver.init(L) if earlier is None else solver.State(*earlier.state)]
+    first = [solver.init(A, L) if earlier is None else solver.State(*earlier.state)]
     del L, earlier
-    give_back()
+    release_memory()
     outcomes = run(
         solver,
         Problem(A, float(norm_A), K, weights if settings["stop"] == "auto" else None),
@@ -152,17 +151,13 @@ def solve(
     return Found(outcomes, labels, values, after, products)
 
 
-def _solver(graph: Graph, settings: Mapping[str, Any], values: list[float]) -> tuple[ADMM | APG | HALS, int]:
+def _solver(graph: GraphFacts, settings: Mapping[str, Any], values: list[float]) -> tuple[Any, int]:
     """The algorithm, and the products it took to learn the scale of A."""
-    rho, products, adapt = settings["rho"], 0, False
-    if rho == "auto":
+    solver, rho, products = SOLVERS[settings["solver"]], settings["rho"], 0
+    adapt = rho == "auto"
+    if adapt:
         top = values[0] if values else graph.top
         if top is None:
             top, products = largest_eigenvalue(graph.A, dtype=graph.dtype)
-        rho, adapt = PENALTIES[settings["solver"]] * top, True
-    rhos = (rho,) * settings["n_init"]
-    if settings["solver"] == "admm":
-        return ADMM(rhos, adapt=adapt, first_rho=rho), products
-    if settings["solver"] == "hals":
-        return HALS(rhos), products
-    return APG(rhos, tol=settings["tol"] if settings["stop"] == "paper" else STOPS["paper"]), products
+        rho = solver.penalty * top
+    return solver.from_settings(settings, rho, adapt=adapt), products

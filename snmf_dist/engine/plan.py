@@ -15,11 +15,9 @@ from snmf_dist.errors import DoesNotFit
 
 PROCESS = 340e6  # bytes of a process that has just compiled its kernels; 220e6 if they were kept. Measured
 SLICE = 16_384  # rows worked on at a time: 20 columns of them stay in a core's second cache
-AHEAD = 4  # steps under way at a time on a cluster
+STEPS_AHEAD = 4  # steps under way at a time on a cluster
 LEAST_ROWS = 1024  # of a slice on disk
 WINDOW = 65_536  # bytes around a row on disk that the system brings into memory with it
-STATE = {"admm": 5, "apg": 11, "hals": 7}  # n × K arrays at a time in memory
-TASK = {"admm": 11, "apg": 12, "hals": 8}  # K columns that a task reads and writes
 COMPARED = 144  # bytes a row of what the modularity of sixteen clusterings is taken from
 LABELLED = 64 + COMPARED  # the same, with the clusterings
 LOOKS = 64  # bytes a row of degrees, labels and what is compared with them
@@ -96,7 +94,8 @@ def plan(
     k: int,
     *,
     dtype: Any = "float32",
-    solver: str = "admm",
+    arrays: int = 5,
+    task_columns: int = 11,
     init: str = "kmeans",
     n_init: int = 1,
     memory: float | None = None,
@@ -112,7 +111,9 @@ def plan(
     ----------
     n, nnz, k : int
         Rows and entries of A, and clusters.
-    dtype, solver, init, n_init
+    arrays, task_columns : int
+        What the solver holds and touches, as `loop.Solver` says; by default those of ADMM.
+    dtype, init, n_init
         As `fit` has them.
     memory : float, optional
         Bytes that a process may use; without it everything fits.
@@ -144,7 +145,9 @@ def plan(
     'on disk'
     """
     stored_rows = min(stored_rows, n)
-    size = _Sizes(n, nnz, k, np.dtype(dtype).itemsize, solver, init, n_init, halo, stored_rows, threads)
+    size = _Sizes(
+        n, nnz, k, np.dtype(dtype).itemsize, arrays, task_columns, init, n_init, halo, stored_rows, threads
+    )
     if workers:
         rows = block_rows or -(-n // (workers * threads))
         ways = tuple(size.on_workers(name, workers, rows) for name in ("on workers", "A streamed by workers"))
@@ -170,7 +173,8 @@ class _Sizes:
     nnz: int
     k: int
     item: int
-    solver: str
+    arrays: int
+    task_columns: int
     init: str
     n_init: int
     halo: float
@@ -203,7 +207,7 @@ class _Sizes:
     def task(self, rows: int) -> float:
         """A task on a block: rows that it reads and writes, those it needs from others, and its part of A."""
         columns = max(self.k * self.n_init, self.k + 10)
-        own = rows * (TASK[self.solver] * self.k * self.n_init + columns) + self.halo_rows(rows) * columns
+        own = rows * (self.task_columns * self.k * self.n_init + columns) + self.halo_rows(rows) * columns
         return own * self.item + rows * self.nnz / self.n * (self.item + 4)
 
     def load(self, rows: int) -> float:
@@ -214,20 +218,20 @@ class _Sizes:
     def in_memory(self, block_rows: int | None) -> Way:
         rows = min(block_rows or SLICE, self.n)
         task = rows * 4.0 * (self.k + 10) * self.item
-        held = self.graph + self.n * self.rows(STATE[self.solver], 3)
+        held = self.graph + self.n * self.rows(self.arrays, 3)
         return Way("in memory", PROCESS + held + self.threads * task, task, rows)
 
     def streamed(self, block_rows: int | None) -> Way:
         """The state in memory; a task reads a block of the store."""
         rows = min(block_rows or self.stored_rows, self.n)
         task = self.load(rows)
-        held = self.n * self.rows(STATE[self.solver], 3)
+        held = self.n * self.rows(self.arrays, 3)
         return Way("A streamed", PROCESS + held + self.threads * task, task, rows)
 
     def on_disk(self, memory: float | None, block_rows: int | None) -> Way:
         """Slices as small as they must be; the rows of others lie anywhere among all rows."""
         rows = min(block_rows or SLICE, self.n)
-        a_row = TASK[self.solver] * self.k * self.n_init * self.item + self.nnz / self.n * (self.item + 4)
+        a_row = self.task_columns * self.k * self.n_init * self.item + self.nnz / self.n * (self.item + 4)
         others = self.k * self.n_init * self.item
         if self.init != "random":
             others = max(others, (self.k + 10) * self.item)
@@ -240,16 +244,16 @@ class _Sizes:
             if block_rows or rows <= LEAST_ROWS or memory is None or total <= memory:
                 break
             rows //= 2
-        files = self.graph + self.n * self.rows(STATE[self.solver] + 2, 4)
+        files = self.graph + self.n * self.rows(self.arrays + 2, 4)
         return Way("on disk", total, task, rows, files)
 
     def on_workers(self, name: str, workers: int, rows: int) -> Way:
         """Each worker holds its share; steps under way have states of their own."""
         share = self.n / workers
-        held = share * self.rows(5 * (AHEAD + 1), 6)
+        held = share * self.rows(max(5 * (STEPS_AHEAD + 1), self.arrays), 6)
         task, graph = self.task(rows), self.graph / workers
         if name != "on workers":
-            task, graph = task + self.load(rows) + 5.0 * self.n, 0.0  # a table numbers all columns anew
+            task, graph = task + self.load(rows), 0.0
         packed = self.threads * self.halo_rows(rows) * self.k * self.n_init * self.item
         return Way(name, PROCESS + held + graph + packed + self.threads * task, task, rows)
 

@@ -1,0 +1,52 @@
+"""The row servers of a run, one for each worker, and which of them has which block."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from snmf_dist.engine.client import wait_for, worker_addresses
+from snmf_dist.engine.serving import Places, RowServer
+from snmf_dist.engine.tasks import ClusterRows
+from snmf_dist.errors import RowsLost
+
+
+class Servers:
+    """Starts the row servers of a run, and says where blocks are.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    run : str
+        The name of the run.
+    prepare : callable, optional
+        Called once on each worker before its server is ready.
+    """
+
+    def __init__(self, client: Any, run: str, prepare: Callable[[], Any] | None = None) -> None:
+        self.client, self.run, self.prepare = client, run, prepare
+        self.by_address: dict[str, Any] = {}
+        self._start(worker_addresses(client))
+
+    def find(self, rows: ClusterRows) -> Places:
+        """Where each block of some rows is now."""
+        holders = self.client.who_has(rows.futures)
+        addresses = []
+        for i, key in enumerate(rows.keys):
+            if not holders.get(key):
+                raise RowsLost(f"block {i} is on no worker any more")
+            addresses.append(min(holders[key]))
+        self._start(dict.fromkeys(addresses))
+        return Places(tuple(addresses), dict(self.by_address))
+
+    def close(self) -> None:
+        """Let the servers go, and with them what the run keeps on the workers."""
+        self.by_address.clear()
+
+    def _start(self, addresses: Iterable[str]) -> None:
+        missing = [address for address in addresses if address not in self.by_address]
+        futures = [
+            self.client.submit(RowServer, self.run, self.prepare, actor=True, pure=False, workers=[address])
+            for address in missing
+        ]
+        wait_for(self.client, futures, workers=missing)
+        self.by_address |= {address: future.result() for address, future in zip(missing, futures, strict=True)}
