@@ -18,12 +18,24 @@ from snmf_dist.errors import NoRoom
 
 
 def folder() -> str:
-    """Where temporary files are made: Dask's ``temporary-directory``, or the system's."""
-    return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+    """The folder of temporary files: Dask's ``temporary-directory``, made if need be, or the system's."""
+    path = dask.config.get("temporary-directory", None)
+    if not path:
+        return tempfile.gettempdir()
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise NoRoom(
+            f"{path}: this folder for temporary files is not there and cannot be made ({error.strerror}); set "
+            "Dask's temporary-directory (DASK_TEMPORARY_DIRECTORY) to one that can be written to"
+        ) from error
+    return path
 
 
 def check_room(size: float) -> None:
-    """Refuse work whose temporary files would need more than is free."""
+    """Refuse work whose temporary files need more room than is free; work without any needs no folder."""
+    if not size:
+        return
     free = shutil.disk_usage(folder()).free
     if size > free:
         raise NoRoom(
