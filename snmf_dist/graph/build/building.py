@@ -111,15 +111,16 @@ def build_graph(
     Returns
     -------
     GraphStore
-        ``graph.block["made"]`` says how it was made, the measured recall and the components.
+        ``graph.recall`` is the measured recall and ``graph.components`` the number of components;
+        ``graph.info()`` shows how it was made.
 
     Examples
     --------
     >>> import numpy as np, snmf_dist, tempfile
     >>> X = np.random.default_rng(0).standard_normal((300, 2))
     >>> graph = snmf_dist.build_graph(X, tempfile.mkdtemp() + "/graph.zarr")
-    >>> graph.n, graph.block["made"]["neighbors"], graph.block["made"]["recall"]
-    (300, 9, 1.0)
+    >>> graph.n, graph.recall, graph.components
+    (300, 1.0, 1)
     """
     begin = time.perf_counter()
     path = storage.normal_path(out)
