@@ -62,7 +62,7 @@ NOT_CONVERGED = 1  # exit code
     is_flag=True,
     help="Save the solver's state too, to resume the run exactly later; a larger result.",
 )
-@click.option("--block-rows", type=int, help="Rows a block.  [default: as the plan says]")
+@click.option("--block-rows", type=int, help="Number of rows of a block.  [default: as the plan says]")
 @click.option(
     "--memory-limit",
     metavar="BYTES",
@@ -183,7 +183,7 @@ def _graph_setting(text: str) -> tuple[str, Any]:
     help=f"Where to begin: {', '.join(INITS)}, or the path of a result to resume.",
 )
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side.")
-@click.option("--block-rows", type=int, help="Rows a block.  [default: as fit]")
+@click.option("--block-rows", type=int, help="Number of rows of a block.  [default: as fit]")
 def plan_(graph: str, k: int, **options: Any) -> None:
     """Say how GRAPH would be clustered into K clusters, and what memory that takes; nothing runs.
 

@@ -33,7 +33,7 @@ class Points(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers as they are stored."""
+        """Type of the numbers as they are stored."""
 
     @property
     def is_sparse(self) -> bool:
@@ -56,7 +56,7 @@ class ArrayPoints:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers."""
+        """Type of the numbers."""
         return self.array.dtype
 
     @property
@@ -109,7 +109,7 @@ class ZarrPoints:
 
 
 def open_points(source: Any, *, columns: Sequence[str] | None = None, options: storage.Options = None) -> Any:
-    """Look at `source` and return it as `Points`, or as what `spool` makes points of.
+    """Check `source`, and return it in a form that `spool` can make `Points` of.
 
     Returns a `Points`, a Dask array, or a `ParquetTable`; shapes and kinds are checked, no row is read.
     """
@@ -283,7 +283,7 @@ def spool(points: Any, folder: str, *, shared: bool) -> Points:
     path += ".npy"
     header = {"descr": np.lib.format.dtype_to_descr(points.dtype), "fortran_order": False, "shape": (n, d)}
     rows = 0
-    with open(path, "wb") as file:  # not a memory map: a full disk would kill the process without a word
+    with open(path, "wb") as file:  # not a memory map: a full disk would kill the process without an error
         np.lib.format.write_array_header_1_0(file, header)
         for block in _blocks(points):
             file.write(np.ascontiguousarray(block, dtype=points.dtype).tobytes())

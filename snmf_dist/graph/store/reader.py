@@ -159,9 +159,9 @@ class GraphStore:
         return A
 
     def coupling(self) -> dict[str, float]:
-        """How the blocks hang together: the share of entries in diagonal blocks, and the mean halo in blocks.
+        """How much the blocks depend on each other: the share of entries in diagonal blocks, and the mean halo.
 
-        Both say how good the order of the rows is: 1 and 0 at best.
+        The halo is in block sizes. Both say how good the order of the rows is: 1 and 0 at best.
         """
         _, _, diagonal, halo = zip(*self.block["blocks"], strict=True)
         return {
