@@ -29,8 +29,7 @@ def main(folder: Path, n: int = POINTS) -> snmf_dist.Solution:
         scale_neighbor=SCALE_NEIGHBOR,
         overwrite=True,
     )
-    made = graph.block["made"]
-    print(f"{graph.n} rows, {graph.nnz} entries; recall {made['recall']}, {made['components']} component(s)")
+    print(f"{graph.n} rows, {graph.nnz} entries; recall {graph.recall}, {graph.components} component(s)")
 
     # A random start finds one of many local minima: keep the one that captures most of A.
     starts = [snmf_dist.fit(graph, CLUSTERS, seed=seed, max_iter=3000) for seed in range(STARTS)]

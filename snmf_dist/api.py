@@ -1,7 +1,6 @@
 """The verbs: check, wire the stages, return."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from snmf_dist import storage
+from snmf_dist.arguments import check_fit, find_graph, name_start, open_start
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine import machine
 from snmf_dist.engine.plan import Plan, plan
-from snmf_dist.errors import InputError, ResultNotSaved, ResultWarning
+from snmf_dist.errors import InputError, ResultNotSaved
 from snmf_dist.fitting import solve_graph, warn_of
-from snmf_dist.graph.build import build_graph, is_points
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import Listener, LogLines
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.solve.pipeline import INITS, STOPS
+from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
-from snmf_dist.validation import choice, positive_number, whole_number
+from snmf_dist.validation import choice, whole_number
 
 
 def fit(
@@ -48,14 +47,15 @@ def fit(
 ) -> Solution:
     """Cluster a similarity graph: A ≈ LLᵀ with L ≥ 0, (n, k).
 
-    Runs on the current `distributed.Client` if there is one, else on Dask's threads in this process.
+    Runs on the current `distributed.Client` if there is one, else on threads of this process.
 
     Parameters
     ----------
     zarr_path : str, path-like or GraphStore
         A graph store, as `build_graph` and `import_graph` write it, by path or URL; or points (a Zarr array,
-        ``.npy`` or ``.npz``), whose graph is then built beside them as ``<points>.graph.zarr``, or reused
-        if it is there and was made from the same data with the same settings.
+        ``.npy``, ``.npz`` or ``.parquet``), whose graph is then built beside them as ``<points>.graph.zarr``, or
+        reused if it is there and was made from the same data with the same settings. A sparse ``.npz`` that is
+        square, symmetric and nonnegative is refused: it may be a similarity matrix, which `import_graph` takes.
     k : int
         Number of clusters, 1 to n.
     solver : {"admm", "apg", "hals"}, default "admm"
@@ -63,9 +63,9 @@ def fit(
     init : {"kmeans", "spectral", "random"}, array, Solution or path of a result, default "kmeans"
         Where L begins. "kmeans" refines spectral clustering and gives the best labels; "spectral" turns the
         leading eigenvectors and reaches the best objective; "random" is the paper's, uniform on
-        [0, 2·sqrt(mean(A)/k)). An array (n, k) in the input's own order is taken as it is. A solution or the
-        path of a saved one is gone on from: exactly, if it holds its solver's state (`save_state`) and was found
-        on this graph by this solver, else from its membership.
+        [0, 2·sqrt(mean(A)/k)). An array (n, k) in the input's own order is taken as it is. A solution, or the
+        path of a saved one, is resumed: exactly, if it holds its solver's state (`save_state`) and was found on
+        this graph by this solver, else from its membership.
     rho : float or "auto", default "auto"
         Penalty. "auto" begins ADMM at 0.15 times the largest eigenvalue of A and balances its residuals; for
         "apg" and "hals" it is that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
@@ -77,29 +77,32 @@ def fit(
     tol : float, optional
         1e-5, or 1e-4 for ``stop="kkt"``.
     max_iter : int, default 1000
-        Stop after so many iterations.
+        Maximum number of iterations.
     n_init : int, default 1
         Runs, side by side, so that A is read once for all. The one that captures most is returned; where the
         modularity is watched (``init="kmeans"``, ``stop="auto"``), the one with the highest. Run r begins as one
         with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r places from
         the best of 16 ("kmeans").
     seed : int, default 0
-        Of all that is random.
+        Seed of the random number generator.
     out : str or path-like, optional
-        Also save the solution here.
+        Also save the solution here. The solution that is returned then holds what was saved: its `state` is
+        None unless `save_state` is set.
     save_state : bool, default False
-        Save the solver's state too, to go on from later; the result is then up to six times as large.
+        Save the solver's state too, so that the run can be resumed exactly; the result is then up to six times
+        as large.
     block_rows : int, optional
         Rows a block: work is cut, and sums are added up, in these pieces. Chosen by the plan otherwise.
     memory_limit : int or str, optional
         Bytes a process may use, as ``"4GiB"``; by default a worker's limit, or half of this machine's memory. If
         A and the state do not fit they are streamed from disk (`plan_fit` tells); if nothing fits, nothing runs.
     evaluate_every : int, default 10
-        How often to take objective, KKT distance and labels; each costs half an iteration or a little more.
+        Evaluate objective, KKT distance and labels every `evaluate_every` iterations; an evaluation costs half
+        an iteration or a little more.
     graph_settings : mapping, optional
         Settings of `build_graph`, if `zarr_path` holds points.
     listeners : sequence of Listener, optional
-        Told of each iteration. By default lines go to the logger ``snmf_dist.listeners``.
+        Called at each iteration. By default lines go to the logger ``snmf_dist.listeners``.
     overwrite : bool, default False
         Replace the result at `out`.
     storage_options : mapping, optional
@@ -108,7 +111,7 @@ def fit(
     Returns
     -------
     Solution
-        The best there is; a run that did not converge warns with `NotConverged`.
+        The best solution found; a run that did not converge warns with `NotConverged`.
 
     Examples
     --------
@@ -126,8 +129,8 @@ def fit(
         raise InputError("save_state is set, but there is nowhere to save to; give out= too")
     if result_path is not None:
         storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
-    graph = _graph(zarr_path, graph_settings, storage_options)
-    settings = _check_settings(
+    graph = find_graph(zarr_path, graph_settings, storage_options)
+    settings = check_fit(
         graph,
         k=k,
         solver=solver,
@@ -141,11 +144,11 @@ def fit(
         block_rows=block_rows,
         evaluate_every=evaluate_every,
     )
-    warm = _given_start(graph, init, settings, storage_options)
+    warm = open_start(graph, init, settings, storage_options)
     client = cluster.current_client()
     if client is not None:
         cluster.check_workers(client, graph.path, graph.options)
-    chosen = plan_fit(
+    chosen = _plan(
         graph,
         k,
         solver=solver,
@@ -170,7 +173,7 @@ def fit(
     finally:
         for listener in listeners:
             listener.on_end(status)
-    warn_of(solution, graph.block["made"])
+    warn_of(solution, graph.components)
     return solution
 
 
@@ -179,7 +182,7 @@ def plan_fit(
     k: int,
     *,
     solver: str = "admm",
-    init: str = "kmeans",
+    init: str | os.PathLike[str] | Solution | np.ndarray = "kmeans",
     n_init: int = 1,
     memory_limit: int | str | None = None,
     workers: int | None = None,
@@ -195,9 +198,11 @@ def plan_fit(
         The graph store.
     memory_limit : int or str, optional
         Bytes a process may use, as ``"4GiB"``; by default a worker's limit, or half of this machine's memory.
-    workers, threads : int, optional
-        Processes of a cluster, and threads of each; by default those of the current client, or this process.
-    k, solver, init, n_init, block_rows
+    workers : int, optional
+        Number of worker processes; by default those of the current client, or none.
+    threads : int, optional
+        Number of threads of a process; by default those of a worker, or the cores of this machine.
+    k, solver, init, n_init, block_rows, storage_options
         As in `fit`.
 
     Returns
@@ -225,6 +230,34 @@ def plan_fit(
         if value is not None:
             whole_number(name, value, 1)
     choice("solver", solver, tuple(SOLVERS))
+    name = init if isinstance(init, str) and init in INITS else name_start(init, n_init=n_init)
+    open_start(store, init, {"init": name, "k": k}, storage_options)
+    return _plan(
+        store,
+        k,
+        solver=solver,
+        init=name,
+        n_init=n_init,
+        memory_limit=memory_limit,
+        workers=workers,
+        threads=threads,
+        block_rows=block_rows,
+    )
+
+
+def _plan(
+    store: GraphStore,
+    k: int,
+    *,
+    solver: str,
+    init: str,
+    n_init: int,
+    memory_limit: int | str | None,
+    block_rows: int | None,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> Plan:
+    """Plan a run whose settings are checked; `init` is a name, and "array" or "solution" if a start is given."""
     if workers is None:
         workers = 0 if cluster.current_client() is None else cluster.n_workers()
     return plan(
@@ -246,7 +279,10 @@ def plan_fit(
 
 
 def _save(solution: Solution, path: str, saving: dict[str, Any]) -> Solution:
-    """Save, and keep the solution if that fails; what is on a cluster is read from disk from then on."""
+    """Save, and return the solution as it was saved; one that is not in memory is read from disk from then on.
+
+    If saving fails, the error holds the solution.
+    """
     try:
         solution.save(path, **saving)
     except OSError as error:
@@ -256,96 +292,6 @@ def _save(solution: Solution, path: str, saving: dict[str, Any]) -> Solution:
             solution,
         ) from error
     if solution.provenance["way"] == "in memory":
-        return solution
+        return solution if saving["save_state"] else replace(solution, state=None)
     saved = open_solution(path, storage_options=saving["storage_options"])
     return replace(solution, membership=saved.membership, state=saved.state)
-
-
-def _graph(
-    source: str | os.PathLike[str] | GraphStore,
-    settings: Mapping[str, Any] | None,
-    options: storage.Options,
-) -> GraphStore:
-    """Open a graph store, or build the graph of points beside them."""
-    if isinstance(source, GraphStore):
-        return source
-    if not isinstance(source, str | os.PathLike):
-        raise InputError(
-            f"fit was given a {type(source).__name__}; expected the path of a graph store or of points: write it "
-            "with import_graph or build_graph first"
-        )
-    path = storage.normal_path(source)
-    if not is_points(path, options):
-        if settings is not None:
-            raise InputError(f"{path}: holds a graph, not points; leave graph_settings out")
-        return open_graph(path, storage_options=options)
-    out = f"{path.removesuffix('/')}.graph.zarr"
-    return build_graph(path, out, reuse=True, storage_options=options, **(settings or {}))
-
-
-def _check_settings(graph: GraphStore, **given: Any) -> dict[str, Any]:
-    given["k"] = whole_number("k", given["k"], 1, graph.n, why=f", the rows of {graph.path}")
-    for name in ("max_iter", "evaluate_every", "n_init"):
-        given[name] = whole_number(name, given[name], 1)
-    given["seed"] = whole_number("seed", given["seed"], 0, 2**63 - 1)
-    if given["block_rows"] is not None:
-        given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
-    choice("solver", given["solver"], tuple(SOLVERS))
-    choice("stop", given["stop"], tuple(STOPS))
-    if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
-        given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
-    given["tol"] = positive_number("tol", STOPS[given["stop"]] if given["tol"] is None else given["tol"])
-    if not (isinstance(given["init"], str) and given["init"] in INITS):
-        given["init"] = _name_start(given["init"], n_init=given["n_init"])
-    finest = 10 * float(np.finfo(graph.dtype).eps)
-    if given["tol"] < finest:
-        warnings.warn(
-            f"tol is {given['tol']:g}, finer than the rounding of a {graph.dtype} graph lets a run settle (about "
-            f"{finest:.0e}); loosen tol"
-            + (", or import the graph with dtype='float64'" if graph.dtype == np.float32 else ""),
-            ResultWarning,
-            stacklevel=3,
-        )
-    return given
-
-
-def _name_start(init: Any, *, n_init: int) -> str:
-    """Say in a word what the user gave to begin at."""
-    if not isinstance(init, str | os.PathLike | Solution | np.ndarray):
-        raise InputError(
-            f"init is a {type(init).__name__}; expected one of {', '.join(INITS)}, an array (n, k), a Solution or "
-            "the path of a saved one"
-        )
-    if n_init > 1:
-        raise InputError(f"n_init is {n_init}, but init gives one start; leave n_init out, or init")
-    return "array" if isinstance(init, np.ndarray) else "solution"
-
-
-def _given_start(
-    graph: GraphStore, init: Any, settings: dict[str, Any], options: storage.Options
-) -> Solution | np.ndarray | None:
-    """Check the array or solution to begin at; None if the start is to be made."""
-    if settings["init"] in INITS:
-        return None
-    if isinstance(init, str | os.PathLike):
-        path = storage.normal_path(init)
-        if isinstance(init, str) and not storage.exists(path, options):
-            raise InputError(
-                f"init is {init!r}; expected one of {', '.join(INITS)}, or the path of a saved result"
-            )
-        init = open_solution(path, storage_options=options)
-    shape = init.membership.shape if isinstance(init, Solution) else init.shape
-    if shape != (graph.n, settings["k"]):
-        raise InputError(
-            f"init has shape {shape}; expected {(graph.n, settings['k'])}, the rows of the graph by k"
-        )
-    if isinstance(init, np.ndarray):
-        if not np.issubdtype(init.dtype, np.integer) and not np.issubdtype(init.dtype, np.floating):
-            raise InputError(f"init has entries of type {init.dtype}; expected real numbers")
-        with np.errstate(over="ignore"):
-            init = init.astype(graph.dtype)
-        if not np.isfinite(init).all() or (init < 0).any():
-            raise InputError(f"init holds entries that are negative or not finite {graph.dtype} numbers")
-        if not init.any():
-            raise InputError("init is all zeros, which no solver leaves; give it some memberships")
-    return init

@@ -211,13 +211,20 @@ def _solution(
     )
 
 
-def warn_of(solution: Solution, made: Mapping[str, Any]) -> None:
-    """Warn of what a user should know before using the result."""
+def warn_of(solution: Solution, components: int | None) -> None:
+    """Warn of what a user should know before using the result.
+
+    Parameters
+    ----------
+    solution : Solution
+        The result.
+    components : int or None
+        Number of connected components of the graph, if it is known.
+    """
     if not solution.status.converged:
         text = f"{solution.status.name} after {solution.n_iter} iterations: {solution.status.value}"
         warnings.warn(text, NotConverged, stacklevel=3)
-    components = made.get("components", 0)
-    if components > solution.k:
+    if components is not None and components > solution.k:
         text = (
             f"the graph falls into {components} components but k is {solution.k}: some share a cluster or "
             "get none; raise k, or build the graph with connect=True"
@@ -225,7 +232,7 @@ def warn_of(solution: Solution, made: Mapping[str, Any]) -> None:
         warnings.warn(text, ResultWarning, stacklevel=3)
     gaps, values = solution.eigengap, solution.provenance["eigenvalues"]
     if (
-        components == 0
+        components is None
         and len(gaps) == solution.k
         and values[-1] > 0.9 * values[0]
         and gaps[-1] < 1e-4 * values[0]

@@ -1,7 +1,9 @@
 """Checks of settings that every verb shares: each names the setting, what was found and what was expected."""
 
+import difflib
 import math
 import numbers
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from snmf_dist.errors import InputError
@@ -42,3 +44,19 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     if value not in choices:
         raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")
     return value
+
+
+def known_names(what: str, given: Iterable[Any], valid: Collection[str]) -> None:
+    """Refuse a name that is not one of `valid`, and suggest the nearest one.
+
+    Examples
+    --------
+    >>> known_names("graph_settings", ["metrc"], ["metric", "seed"])
+    Traceback (most recent call last):
+    snmf_dist.errors.InputError: graph_settings has no setting 'metrc'; did you mean 'metric'? Expected some of ...
+    """
+    for name in given:
+        if name not in valid:
+            near = difflib.get_close_matches(str(name), valid, n=1)
+            hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+            raise InputError(f"{what} has no setting {name!r}; {hint} some of {', '.join(sorted(valid))}")

@@ -2,7 +2,9 @@ import logging
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import dask
 import numpy as np
 import pytest
 import zarr
@@ -12,6 +14,7 @@ from threadpoolctl import threadpool_info
 
 import snmf_dist
 from snmf_dist import Status, errors
+from snmf_dist.memory import plan
 from tests.helpers import planted_graph
 
 BAD = {
@@ -81,7 +84,7 @@ def test_results_come_back_in_the_inputs_own_order(tmp_path):
     degree = np.asarray(W.sum(axis=1)).ravel()[order]
     writer.finish(records, degree=degree, normalize="none", made={}, order=order)
 
-    solution = snmf_dist.fit(tmp_path / "g.zarr", 3, out=tmp_path / "r.zarr")
+    solution = snmf_dist.fit(tmp_path / "g.zarr", 3, out=tmp_path / "r.zarr", save_state=True)
     assert snmf_dist.score(solution.labels, y).accuracy == 1.0
     L = np.asarray(solution.state.L)
     assert_array_equal(np.asarray(solution.membership)[order], L)
@@ -187,6 +190,86 @@ def test_the_graph_of_points_is_reused_only_for_the_same_data_and_settings(tmp_p
     assert written() != second
     with pytest.raises(errors.InputError, match="holds a graph, not points; leave graph_settings out"):
         snmf_dist.fit(kept, 2, graph_settings=settings)
+
+
+def test_a_saved_similarity_matrix_is_not_taken_for_points(tmp_path):
+    path = str(tmp_path / "similarity.npz")
+    sparse.save_npz(path, planted_graph()[0])
+    with pytest.raises(errors.InputError, match=r"similarities, or points\?.*import_graph\(.*build_graph\("):
+        snmf_dist.fit(path, 3)
+    assert os.listdir(tmp_path) == ["similarity.npz"]
+
+
+def test_sparse_points_are_clustered(tmp_path):
+    X, y = blobs()
+    sparse.save_npz(tmp_path / "x.npz", sparse.csr_matrix(X))
+    assert snmf_dist.score(snmf_dist.fit(tmp_path / "x.npz", 2).labels, y).accuracy == 1.0
+    square = sparse.random_array((60, 60), density=0.2, rng=np.random.default_rng(0), format="csr")
+    sparse.save_npz(tmp_path / "square.npz", square)
+    with warnings.catch_warnings(action="ignore"):
+        assert len(snmf_dist.fit(tmp_path / "square.npz", 2).labels) == 60
+
+
+def test_an_unknown_setting_of_the_graph_is_named_with_its_near_miss(tmp_path):
+    np.save(tmp_path / "x.npy", blobs()[0])
+    with pytest.raises(
+        errors.InputError, match=r"no setting 'metrc'; did you mean 'metric'\? Expected some of .*pca"
+    ):
+        snmf_dist.fit(tmp_path / "x.npy", 2, graph_settings={"metrc": "cosine"})
+    with pytest.raises(errors.InputError, match="no setting 'storage_options'; expected some of"):
+        snmf_dist.fit(tmp_path / "x.npy", 2, graph_settings={"storage_options": {}})
+    with pytest.raises(errors.InputError, match="graph_settings is a list; expected a mapping"):
+        snmf_dist.fit(tmp_path / "x.npy", 2, graph_settings=["metric"])
+
+
+def test_a_plan_takes_the_starts_that_a_fit_takes(graph, tmp_path):
+    solution = snmf_dist.fit(graph, 3, out=tmp_path / "r.zarr")
+    for init in (np.ones((90, 3)), solution, tmp_path / "r.zarr", str(tmp_path / "r.zarr")):
+        assert snmf_dist.plan_fit(graph, 3, init=init).way.name == "in memory"
+    for init, words in ((np.ones((90, 2)), "init has shape"), ("magic", "init is 'magic'"), (3, "init is a int")):
+        with pytest.raises(errors.InputError, match=words):
+            snmf_dist.plan_fit(graph, 3, init=init)
+
+
+@pytest.mark.parametrize("way", ["in memory", "A streamed", "on disk"])
+def test_the_state_is_returned_as_it_was_saved_however_the_run_was_held(graph, tmp_path, monkeypatch, way):
+    def only(*given, **options):
+        planned = plan(*given, **options)
+        return replace(planned, way=next(found for found in planned.ways if found.name == way))
+
+    monkeypatch.setattr("snmf_dist.api.plan", only)
+    assert snmf_dist.fit(graph, 3).state is not None
+    assert snmf_dist.fit(graph, 3, out=tmp_path / "lean.zarr").state is None
+    saved = snmf_dist.fit(graph, 3, out=tmp_path / "full.zarr", save_state=True)
+    assert saved.provenance["way"] == way
+    assert_array_equal(saved.state.L, snmf_dist.open_solution(tmp_path / "full.zarr").state.L)
+
+
+def test_a_temporary_directory_is_made_when_it_is_needed_and_only_then(graph, tmp_path, monkeypatch):
+    scratch = tmp_path / "not" / "there"
+    with dask.config.set({"temporary-directory": str(scratch)}):
+        snmf_dist.fit(graph, 3)
+        assert not scratch.exists()
+
+        def on_disk(*given, **options):
+            planned = plan(*given, **options)
+            return replace(planned, way=next(found for found in planned.ways if found.name == "on disk"))
+
+        monkeypatch.setattr("snmf_dist.api.plan", on_disk)
+        snmf_dist.fit(graph, 3)
+        assert scratch.is_dir()
+    (tmp_path / "file").touch()
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path / "file" / "in")}),
+        pytest.raises(errors.NoRoom, match=r"cannot be made.*Dask's temporary-directory"),
+    ):
+        snmf_dist.fit(graph, 3)
+
+
+def test_a_built_graph_knows_its_recall_and_components_and_an_imported_one_does_not(graph, tmp_path):
+    built = snmf_dist.build_graph(blobs()[0], tmp_path / "built.zarr")
+    assert (built.recall, built.components) == (1.0, 2)
+    assert (graph.recall, graph.components) == (None, None)
 
 
 def test_fewer_clusters_than_components_warn(tmp_path):

@@ -58,7 +58,7 @@ def test_graph_builds_from_points_and_prints_the_audit(run, tmp_path):
     done = run("graph", tmp_path / "x.npy", tmp_path / "g.zarr", "--neighbors", 8, "--metric", "cosine")
     assert done.exit_code == 0, done.output
     for line in (
-        "look: 1 done",
+        "search: 1 done",
         "made: recall            1.0",
         "made: metric            cosine",
         "made: neighbors",
@@ -165,6 +165,56 @@ def test_the_demo_finds_its_clusters_and_draws_them(run, tmp_path):
     solution = snmf_dist.open_solution(tmp_path / "demo/demo-result.zarr")
     assert len(solution.labels) == 600
     assert "k-means on the same points: accuracy 0." in done.output
+
+
+@pytest.fixture
+def points(tmp_path):
+    """The file of two clouds far apart."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((200, 3)) + 1 + 9 * np.eye(3)[random.integers(0, 2, 200)]
+    np.save(tmp_path / "x.npy", X)
+    return tmp_path / "x.npy"
+
+
+def test_fit_takes_points_and_builds_their_graph_beside_them(run, points, tmp_path):
+    options = ("-k", 2, "--out", tmp_path / "r.zarr")
+    settings = ("--graph-setting", "metric=cosine", "--graph-setting", "neighbors=9")
+    done = run("fit", points, *options, *settings)
+    assert done.exit_code == 0, done.output
+    assert "search: 1 done" in done.output
+    assert f"result: {tmp_path / 'r.zarr'}" in done.output
+    made = snmf_dist.open_graph(f"{points}.graph.zarr").info()
+    assert (made["made: metric"], made["made: neighbors"]) == ("cosine", 9)
+    again = run("fit", points, *options, *settings, "--overwrite")
+    assert again.exit_code == 0, again.output
+    assert "search" not in again.output  # reused
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("metrc=cosine",), "has no setting 'metrc'; did you mean 'metric'?"),
+        (("metric",), "expected NAME=VALUE, as metric=cosine"),
+        (("neighbors=many",), "neighbors is 'many'; expected a whole number"),
+    ],
+)
+def test_a_bad_setting_of_the_graph_of_points_is_named(run, points, tmp_path, settings, words):
+    given = [part for text in settings for part in ("--graph-setting", text)]
+    done = run("fit", points, "-k", 2, "--out", tmp_path / "r.zarr", *given)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_an_existing_result_is_refused_before_a_graph_is_built(run, store, points, tmp_path):
+    done = run("fit", points, "-k", 2, "--out", store)
+    assert done.exit_code == 2
+    assert not (tmp_path / "x.npy.graph.zarr").exists()
+
+
+def test_settings_of_a_graph_are_refused_where_there_are_no_points(run, store, tmp_path):
+    done = run("fit", store, "-k", 3, "--out", tmp_path / "r.zarr", "--graph-setting", "metric=cosine")
+    assert done.exit_code == 2
+    assert "holds a graph, not points" in done.stderr
 
 
 def test_help_teaches(run):

@@ -26,7 +26,7 @@ LAYERS = [
     "solve.basis solve.modularity solve.start solve.stopping",
     "result.report listeners",
     "solve.admm solve.pair solve.apg solve.hals solve.loop solve.runs",
-    "fitting api",
+    "fitting arguments api",
     "estimator",
     "__init__",
     "cli.progress cli.output cli.graphs cli.fits cli.stores cli.demo cli.commands cli",

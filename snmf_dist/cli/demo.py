@@ -58,7 +58,7 @@ def make_points(n: int = 2000, *, seed: int = 0) -> Points:
 @click.command("demo")
 @click.option("--out", default="snmf-demo", show_default=True, help="Folder for graph, result and picture.")
 @click.option("--points", type=int, default=2000, show_default=True, help="How many points to draw.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the points.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the points.")
 def demo_(out: str, points: int, seed: int) -> None:
     """Cluster points that k-means cannot separate, from nothing to a picture."""
     from sklearn.cluster import KMeans

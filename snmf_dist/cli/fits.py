@@ -7,12 +7,13 @@ import click
 
 import snmf_dist
 from snmf_dist import storage
+from snmf_dist.arguments import find_graph
 from snmf_dist.cli.output import new_console, print_solution
-from snmf_dist.cli.progress import iterations
+from snmf_dist.cli.progress import iterations, stages
 from snmf_dist.engine.client import connect
-from snmf_dist.errors import NotOurStore
 from snmf_dist.graph.build import is_points
 from snmf_dist.listeners import JsonLines
+from snmf_dist.result.files import KIND
 from snmf_dist.result.scores import read_labels
 from snmf_dist.solve.pipeline import INITS
 
@@ -41,7 +42,7 @@ NOT_CONVERGED = 1  # exit code
     default="kmeans",
     show_default=True,
     help="Where to begin: kmeans for the best labels, spectral for the best fit, random as in the paper, or the "
-    "path of a result to go on from.",
+    "path of a result to resume.",
 )
 @click.option(
     "--rho", metavar="NUMBER|auto", default="auto", show_default=True, help="Penalty; the paper has 0.1 for ADMM."
@@ -53,12 +54,16 @@ NOT_CONVERGED = 1  # exit code
     show_default=True,
     help="auto: when the clusters have settled; kkt: at a local optimum; paper: at a small change.",
 )
-@click.option("--tol", type=float, help="Of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
+@click.option("--tol", type=float, help="Tolerance of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
 @click.option("--max-iter", type=int, default=1000, show_default=True)
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is random.")
-@click.option("--save-state", is_flag=True, help="Keep what is needed to go on exactly; a larger result.")
-@click.option("--block-rows", type=int, help="Rows a block.  [default: as the plan says]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
+@click.option(
+    "--save-state",
+    is_flag=True,
+    help="Save the solver's state too, to resume the run exactly later; a larger result.",
+)
+@click.option("--block-rows", type=int, help="Number of rows of a block.  [default: as the plan says]")
 @click.option(
     "--memory-limit",
     metavar="BYTES",
@@ -70,7 +75,7 @@ NOT_CONVERGED = 1  # exit code
     type=int,
     default=10,
     show_default=True,
-    help="Take the objective every so many iterations; each costs half an iteration.",
+    help="Evaluate the objective every so many iterations; an evaluation costs half an iteration.",
 )
 @click.option(
     "--labels",
@@ -78,38 +83,85 @@ NOT_CONVERGED = 1  # exit code
     metavar="FILE",
     help="Known labels (.npy, .npz with y, or a line each): print how well they are met.",
 )
+@click.option(
+    "--graph-setting",
+    "graph_settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="If GRAPH holds points: a setting of build_graph, as metric=cosine or neighbors=15. May be repeated.",
+)
 @click.option("--json-lines", metavar="FILE", help="Write each iteration as a line of JSON.")
 @click.option("--overwrite", is_flag=True, help="Replace the result at --out.")
 def fit(
-    graph: str, out: str, scheduler: str | None, truth: str | None, json_lines: str | None, **settings: Any
+    graph: str,
+    out: str,
+    scheduler: str | None,
+    truth: str | None,
+    graph_settings: tuple[str, ...],
+    json_lines: str | None,
+    **settings: Any,
 ) -> None:
     """Cluster the graph store GRAPH into K soft clusters.
+
+    GRAPH may also be points (a Zarr array, .npy, .npz or .parquet). Their similarity graph is then built beside
+    them as <points>.graph.zarr, and reused when the same points are given with the same settings.
 
     \b
     Examples: snmf-dist fit graph.zarr -k 20 --out result.zarr
               snmf-dist fit graph.zarr -k 20 --out result.zarr --scheduler tcp://127.0.0.1:8786
               snmf-dist fit graph.zarr -k 20 --out result.zarr --memory-limit 1GiB
               snmf-dist fit graph.zarr -k 20 --out paper.zarr --init random --rho 0.1 --stop paper
+              snmf-dist fit points.npy -k 20 --out result.zarr --graph-setting metric=cosine
     """
     console = new_console()
-    if settings["rho"] != "auto":
-        try:
-            settings["rho"] = float(settings["rho"])
-        except ValueError:
-            raise click.BadParameter(
-                f"{settings['rho']!r} is neither a number nor auto", param_hint="--rho"
-            ) from None
-    if is_points(storage.normal_path(graph)):
-        raise NotOurStore(f"{graph}: holds points; build their graph first with `snmf-dist graph`")
-    store = snmf_dist.open_graph(graph)
-    known = read_labels(truth, n=store.n) if truth else None
+    settings["rho"] = _rho(settings["rho"])
+    given = dict(_graph_setting(text) for text in graph_settings)
+    storage.check_free(storage.normal_path(out), KIND, overwrite=settings["overwrite"])
     listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
     with connect(scheduler) if scheduler else nullcontext():
+        if is_points(storage.normal_path(graph)):
+            with stages(console) as progress:
+                store = find_graph(graph, {**given, "progress": progress})
+        else:
+            store = find_graph(graph, given or None)
+        known = read_labels(truth, n=store.n) if truth else None
         solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
     print_solution(console, solution, known)
     console.print(f"result: {out}")
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+def _rho(text: str) -> float | str:
+    """The value of --rho: "auto" or a number."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a number nor auto", param_hint="--rho") from None
+
+
+def _graph_setting(text: str) -> tuple[str, Any]:
+    """Name and value of a --graph-setting: a number, true, false, none, or else text."""
+    name, equals, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or not name or name == "progress":
+        raise click.BadParameter(
+            f"{text!r} is not a setting of build_graph; expected NAME=VALUE, as metric=cosine",
+            param_hint="--graph-setting",
+        )
+    if name == "columns":
+        return name, value.split(",")
+    words = {"true": True, "false": False, "none": None}
+    if value.lower() in words:
+        return name, words[value.lower()]
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
 
 
 @click.command("plan")
@@ -124,9 +176,15 @@ def fit(
     help="What a process may use, as 4GiB.  [default: half of the memory]",
 )
 @click.option("--solver", type=click.Choice(["admm", "apg", "hals"]), default="admm", show_default=True)
-@click.option("--init", type=click.Choice(INITS), default="kmeans", show_default=True)
+@click.option(
+    "--init",
+    metavar="START",
+    default="kmeans",
+    show_default=True,
+    help=f"Where to begin: {', '.join(INITS)}, or the path of a result to resume.",
+)
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side.")
-@click.option("--block-rows", type=int, help="Rows a block.  [default: as fit]")
+@click.option("--block-rows", type=int, help="Number of rows of a block.  [default: as fit]")
 def plan_(graph: str, k: int, **options: Any) -> None:
     """Say how GRAPH would be clustered into K clusters, and what memory that takes; nothing runs.
 

@@ -28,7 +28,7 @@ from snmf_dist.engine.client import connect
     "asymmetric A is refused.",
 )
 @click.option("--self-loops", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
-@click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
+@click.option("--block-rows", type=int, help="Number of rows of a block.  [default: about 2 million entries]")
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True)
 @click.option(
     "--reorder/--no-reorder",
@@ -79,24 +79,30 @@ def import_(
 @click.argument("points")
 @click.argument("graph")
 @click.option("--neighbors", type=int, help="Neighbours of a point, q.  [default: log2(n) + 1, rounded down]")
-@click.option("--scale-neighbor", type=int, default=7, show_default=True, help="The one that sets the scale.")
+@click.option(
+    "--scale-neighbor",
+    type=int,
+    default=7,
+    show_default=True,
+    help="The neighbour whose distance is the scale of a point.",
+)
 @click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True)
-@click.option("--pca", type=int, help="Project on so many principal components first.")
+@click.option("--pca", type=int, help="Number of principal components to project on first.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--block-rows", type=int, help="Rows a block.  [default: about 2 million entries]")
+@click.option("--block-rows", type=int, help="Number of rows of a block.  [default: about 2 million entries]")
 @click.option("--memory-limit", help="Bytes a process may use, as 4GiB.  [default: half of the memory]")
 @click.option(
     "--replication",
     type=float,
     default=1.6,
     show_default=True,
-    help="Cells a point is put in, on the mean: more is slower and more accurate.",
+    help="Mean number of cells a point is put in: more is slower and more accurate.",
 )
 @click.option("--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]")
 @click.option("--connect", is_flag=True, help="Join small components to their nearest points.")
 @click.option("--columns", help="Columns of a Parquet file, with commas between.")
 @click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.")
-@click.option("--no-resume", is_flag=True, help="Start over instead of going on from a killed build.")
+@click.option("--no-resume", is_flag=True, help="Start over instead of continuing an interrupted build.")
 @click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
 def graph_(
     points: str, graph: str, columns: str | None, scheduler: str | None, no_resume: bool, **options: Any
@@ -104,7 +110,7 @@ def graph_(
     """Build the similarity graph of POINTS as the graph store GRAPH.
 
     POINTS is a 2-D Zarr array (a path or URL), .npy, SciPy CSR .npz or .parquet; it may be larger than
-    memory. A build that is killed goes on where it was when the same command is given again.
+    memory. The same command, given again, continues a build that was interrupted.
 
     \b
     Example: snmf-dist graph embeddings.npy graph.zarr --metric cosine --memory-limit 4GiB

@@ -66,7 +66,7 @@ class LiveTable(Listener):
         if record.evaluated:
             self.objective = record.objective
             self.progress.console.print(format_record(record))
-        if self.begun is None:  # a run that goes on from another counts on
+        if self.begun is None:  # a resumed run continues the count
             self.begun = record.iteration - 1
         self.progress.update(
             self.task,

@@ -19,21 +19,27 @@ from snmf_dist.errors import NoRoom
 SETTING = "Dask's temporary-directory (DASK_TEMPORARY_DIRECTORY)"
 
 
-def check_room(size: float) -> None:
-    """Refuse work whose temporary files would need more than is free."""
-    if size <= 0:
-        return
-    folder = temporary_folder()
+def folder() -> str:
+    """The folder of temporary files, made if need be."""
+    path = temporary_folder()
     try:
-        os.makedirs(folder, exist_ok=True)
-        free = shutil.disk_usage(folder).free
+        os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise NoRoom(
-            f"{folder}: cannot be used for temporary files ({error.strerror}); set {SETTING} elsewhere"
+            f"{path}: this folder for temporary files is not there and cannot be made ({error.strerror}); set "
+            f"{SETTING} to one that can be written to"
         ) from error
+    return path
+
+
+def check_room(size: float) -> None:
+    """Refuse work whose temporary files need more room than is free; work without any needs no folder."""
+    if not size:
+        return
+    free = shutil.disk_usage(folder()).free
     if size > free:
         raise NoRoom(
-            f"{folder}: needs {size / 1e9:.2f} GB for temporary files, but {free / 1e9:.2f} GB are free; give "
+            f"{folder()}: needs {size / 1e9:.2f} GB for temporary files, but {free / 1e9:.2f} GB are free; give "
             f"more memory, free some room, or set {SETTING} elsewhere",
         )
 
@@ -43,8 +49,7 @@ def empty_on_disk(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if 0 in shape:
         return np.empty(shape, dtype)
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    folder = temporary_folder()
-    with tempfile.TemporaryFile(prefix="snmf-dist-", dir=folder) as file:
+    with tempfile.TemporaryFile(prefix="snmf-dist-", dir=folder()) as file:
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
@@ -53,7 +58,7 @@ def empty_on_disk(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         except OSError as error:
             check_room(size)
             raise NoRoom(
-                f"{folder}: no temporary file of {size / 1e9:.2f} GB ({error}); free some room"
+                f"{folder()}: no temporary file of {size / 1e9:.2f} GB ({error}); free some room"
             ) from error
         return np.ndarray(shape, dtype, mmap.mmap(file.fileno(), size))
 

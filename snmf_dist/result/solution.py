@@ -28,14 +28,17 @@ class Solution:
     status : Status
         How the run ended; ``status.value`` is a sentence.
     history : list of IterationRecord
-        One for each iteration of this fit that led to the state; a run that was gone on from counts on.
-    settings, provenance : mapping
-        What was asked for; which graph, versions and place it ran on, the leading eigenvalues, all runs.
+        One for each iteration of this fit that led to the state; a resumed run continues the count.
+    settings : mapping
+        The settings of the run.
+    provenance : mapping
+        The graph, the versions and the place of the run, the leading eigenvalues, and a summary of all runs.
     spectral_labels : ndarray of int32, shape (n,), or None
         Plain spectral clustering, which ``init="kmeans"`` began at: to compare with.
     state : named tuple or None
-        The solver's last X, Y, L, Lam, Gam (or L, Z), row-blocked and in the graph store's row order; None for
-        a solution that was saved without it.
+        The solver's last X, Y, L, Lam, Gam (or L, Z), row-blocked and in the graph store's row order. None if the
+        solution was saved without it: by `fit` with ``out`` and not ``save_state``, or read back by
+        `open_solution`.
     """
 
     labels: np.ndarray
@@ -140,7 +143,7 @@ class Solution:
         path : str or path-like
             A local path or a URL; on a cluster, one that all workers see.
         save_state : bool, default False
-            Write the solver's state too, so that `fit` can go on from it exactly.
+            Write the solver's state too, so that `fit` can resume it exactly.
         overwrite : bool, default False
             Replace the result at `path`. It stays whole until the new one is.
         storage_options : mapping, optional

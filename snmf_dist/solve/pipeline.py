@@ -118,7 +118,6 @@ def solve(
     elif init == "random":
         start = random_start(A, K, seeds=seeds, sum_A=float(sum_A), dtype=graph.dtype)
     else:
-        assert L is not None or earlier is not None, "a start is given"
         start = Start(L)
 
     values = [] if basis is None else basis.values.tolist()

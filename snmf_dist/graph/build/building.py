@@ -76,34 +76,34 @@ def build_graph(
         Where to write. Files of the build are kept in ``<out>.build`` until it is done; for a URL, under its
         name in the working directory.
     neighbors : int, optional
-        q; by default ⌊log₂ n⌋ + 1, as in the paper.
+        Number of nearest neighbours of a row, q; by default ⌊log₂ n⌋ + 1, as in the paper.
     scale_neighbor : int, default 7
         σ_i is the distance of row i to this neighbour; the paper's value.
     metric : {"euclidean", "cosine"}, default "euclidean"
         Cosine is Euclidean between rows of unit length.
     pca : int, optional
-        Project the points on so many principal components first.
+        Number of principal components to project the points on first.
     seed : int, default 0
-        Of the partition and of NNDescent. The same settings and number of threads give the same graph.
+        Seed of the partition and of NNDescent. The same settings and number of threads give the same graph.
     block_rows : int, optional
-        Rows a block of the graph.
+        Number of rows of a block of the graph; by default a block has about two million entries.
     memory_limit : int or str, optional
         Bytes a process may use, as ``"1GiB"``: decides how many cells the points are cut into. By default
         half of this machine's memory, or the limit of the smallest worker.
     replication : float, default 1.6
-        Cells a row is put in on the mean, if there are several: more is slower and more accurate.
+        Mean number of cells that a row is put in, if there are several: more is slower and more accurate.
     exact : bool, optional
         True compares all pairs; False never does; by default up to 50,000 points are compared exactly.
     connect : bool, default False
         Join each small component (fewer than n/100 rows, and than 1000) to its nearest row outside by one edge.
     resume : bool, default True
-        Go on from what a killed build left; False starts over.
+        Continue an interrupted build; False starts over.
     reuse : bool, default False
         Return the graph store at `out` if it was made from these points with these settings; else replace it.
     columns : sequence of str, optional
-        Which columns of a Parquet file.
+        The columns of a Parquet file to read; all by default.
     overwrite : bool, default False
-        Replace the graph store at `out`. It stays whole until the new one is.
+        Replace the graph store at `out`. The old one is kept until the new one is complete.
     storage_options : mapping, optional
         Passed to fsspec for URLs.
     progress : callable, optional
@@ -112,15 +112,16 @@ def build_graph(
     Returns
     -------
     GraphStore
-        ``graph.block["made"]`` says how it was made, the measured recall and the components.
+        ``graph.recall`` is the measured recall and ``graph.components`` the number of components;
+        ``graph.info()`` shows how it was made.
 
     Examples
     --------
     >>> import numpy as np, snmf_dist, tempfile
     >>> X = np.random.default_rng(0).standard_normal((300, 2))
     >>> graph = snmf_dist.build_graph(X, tempfile.mkdtemp() + "/graph.zarr")
-    >>> graph.n, graph.block["made"]["neighbors"], graph.block["made"]["recall"]
-    (300, 9, 1.0)
+    >>> graph.n, graph.recall, graph.components
+    (300, 1.0, 1)
     """
     begin = time.perf_counter()
     path = storage.normal_path(out)

@@ -7,6 +7,7 @@ to ``.npy`` files in the build's own folder.
 
 import math
 import os
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from snmf_dist.errors import InputError, SnmfError, StoreNotFound
 
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
 TABLES = (".parquet", ".pq")
+ROUNDING = 1e-5  # difference of A_ij and A_ji, relative to the largest entry, that counts as rounding
 
 
 class Points(Protocol):
@@ -31,7 +33,7 @@ class Points(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers as they are stored."""
+        """Type of the numbers as they are stored."""
 
     @property
     def is_sparse(self) -> bool:
@@ -54,7 +56,7 @@ class ArrayPoints:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers."""
+        """Type of the numbers."""
         return self.array.dtype
 
     @property
@@ -107,7 +109,7 @@ class ZarrPoints:
 
 
 def open_points(source: Any, *, columns: Sequence[str] | None = None, options: storage.Options = None) -> Any:
-    """Look at `source` and return it as `Points`, or as what `spool` makes points of.
+    """Check `source`, and return it in a form that `spool` can make `Points` of.
 
     Returns a `Points`, a Dask array, or a `ParquetTable`; shapes and kinds are checked, no row is read.
     """
@@ -146,6 +148,24 @@ def is_points(path: str, options: storage.Options = None) -> bool:
     return True
 
 
+def is_similarity_matrix(path: str) -> bool:
+    """Tell whether a local ``.npz`` file holds a sparse matrix that is square, symmetric and nonnegative."""
+    if storage.is_url(path) or not path.endswith(".npz"):
+        return False
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if "format" not in file.files or len(set(file["shape"].tolist())) != 1:
+                return False
+        A = _canonical(sparse.load_npz(path))
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        return False  # `open_points` says what is wrong with the file
+    if A.nnz == 0 or A.dtype.kind not in "biuf" or not np.all(A.data >= 0):
+        return False
+    A = A.astype(np.float64)
+    difference = abs(A - A.T)
+    return bool(difference.max() <= ROUNDING * A.max())
+
+
 def _open_path(path: str, columns: Sequence[str] | None, options: storage.Options) -> Any:
     if not storage.is_url(path) and not os.path.exists(path):
         raise StoreNotFound(f"{path}: no such file or directory; check the path")
@@ -175,7 +195,10 @@ def _load_npz(path: str) -> Any:
     with np.load(path, allow_pickle=False) as file:
         if "format" not in file.files:
             if "X" not in file.files:
-                raise InputError(f"{path}: holds {file.files}; expected a SciPy CSR matrix, or an array named X")
+                raise InputError(
+                    f"{path}: holds {file.files}; expected a SciPy sparse matrix, or an array named X; edges are "
+                    "read by import_graph"
+                )
             return file["X"]
     return _canonical(sparse.load_npz(path))
 
@@ -260,7 +283,7 @@ def spool(points: Any, folder: str, *, shared: bool) -> Points:
     path += ".npy"
     header = {"descr": np.lib.format.dtype_to_descr(points.dtype), "fortran_order": False, "shape": (n, d)}
     rows = 0
-    with open(path, "wb") as file:  # not a memory map: a full disk would kill the process without a word
+    with open(path, "wb") as file:  # not a memory map: a full disk would kill the process without an error
         np.lib.format.write_array_header_1_0(file, header)
         for block in _blocks(points):
             file.write(np.ascontiguousarray(block, dtype=points.dtype).tobytes())

@@ -55,14 +55,14 @@ def import_graph(
     normalize : {"ncut", None}, default "ncut"
         "ncut" stores A = D^-1/2 W D^-1/2, the paper's choice; None stores W as it is.
     block_rows : int, optional
-        Rows a block. By default as many as make about two million entries.
+        Number of rows of a block. By default a block has about two million entries.
     symmetrize : {None, "max", "mean"}, default None
         None refuses a W that is not symmetric; "max" keeps an edge listed in either direction (right
         for undirected edge lists that hold each edge once); "mean" averages W and its transpose.
     self_loops : {"keep", "drop"}, default "keep"
         What to do with the diagonal.
     dtype : {"float32", "float64"}, default "float32"
-        Of the stored entries, and of the solver's state.
+        Type of the stored entries, and of the solver's arrays.
     reorder : {"auto", False}, default "auto"
         "auto" looks for an order of the rows that keeps neighbours together, which makes products with A
         faster and couples the blocks less, and takes it if it is clearly better than the order as it came;
@@ -77,7 +77,7 @@ def import_graph(
     first_id : int, default 0
         The smallest node id of an edge list: 1 for lists that count from one.
     overwrite : bool, default False
-        Replace the store at `out`. It stays whole until the new one is.
+        Replace the store at `out`. The old one is kept until the new one is complete.
     storage_options : mapping, optional
         Passed to fsspec for URLs.
     progress : callable, optional
@@ -154,7 +154,7 @@ def _write(
     reorder: bool,
     progress: Progress,
 ) -> None:
-    """Edges to buckets, buckets to blocks of W and their degrees, W in a better order, W to blocks of A."""
+    """Run the import: edges to buckets, buckets to blocks of W, W reordered if asked for, W to blocks of A."""
     done = 0
     for edges in source.batches():
         buckets.add(edges)
@@ -174,7 +174,7 @@ def _write(
             degree, order = degree[better], order[better]
 
     bounds, blocks = buckets.bounds, range(len(buckets.bounds) - 1)
-    writer = new_writer()  # not before: at a URL it gives up what stood there
+    writer = new_writer()  # not before: at a URL it removes what is there
     root = np.sqrt(degree)
     scale = normalize == "ncut" and not _is_normalized(source)
     records = []
@@ -201,7 +201,7 @@ def _write(
 
 
 def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarray:
-    """Buckets to blocks of W; their degrees, (n,)."""
+    """Make the blocks of W from the buckets, and return their degrees, (n,)."""
     bounds, blocks = buckets.bounds, range(len(buckets.bounds) - 1)
     degree = np.zeros(source.n)
     for i in blocks:

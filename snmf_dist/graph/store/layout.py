@@ -22,7 +22,7 @@ Layout, format version 1 (one Zarr v3 group)::
 
 What holds: indices rise strictly within a row; A = Aᵀ to the last bit; entries are finite and > 0.
 Each block is a group of its own, so that two writers never share a chunk. A missing Zarr chunk reads
-as zeros without a word: every read is checked against the manifest's count and checksum.
+as zeros without an error: every read is checked against the manifest's count and checksum.
 """
 
 from collections.abc import Callable

@@ -24,12 +24,18 @@ class GraphStore:
     ----------
     path : str
         Where the store is.
-    n, nnz : int
-        Rows and stored entries of A.
+    n : int
+        Number of rows of A.
+    nnz : int
+        Number of stored entries of A.
     bounds : ndarray of int64, shape (P+1,)
         Block ``i`` holds rows ``bounds[i]:bounds[i+1]``.
     dtype : numpy.dtype
-        Of the entries.
+        Type of the entries.
+    recall : float or None
+        Measured share of the true nearest neighbours that a built graph holds.
+    components : int or None
+        Number of connected components of a built graph.
     """
 
     def __init__(
@@ -64,6 +70,18 @@ class GraphStore:
     def n_blocks(self) -> int:
         """Number of row blocks P."""
         return len(self.bounds) - 1
+
+    @property
+    def recall(self) -> float | None:
+        """Measured share of the true nearest neighbours in the graph; None if it was not built from points."""
+        found = self.block["made"].get("recall")
+        return None if found is None else float(found)
+
+    @property
+    def components(self) -> int | None:
+        """Number of connected components; None if the graph was not built from points."""
+        found = self.block["made"].get("components")
+        return None if found is None else int(found)
 
     @property
     def order(self) -> np.ndarray:
@@ -141,9 +159,9 @@ class GraphStore:
         return A
 
     def coupling(self) -> dict[str, float]:
-        """How the blocks hang together: the share of entries in diagonal blocks, and the mean halo in blocks.
+        """How much the blocks depend on each other: the share of entries in diagonal blocks, and the mean halo.
 
-        Both say how good the order of the rows is: 1 and 0 at best.
+        The halo is in block sizes. Both say how good the order of the rows is: 1 and 0 at best.
         """
         _, _, diagonal, halo = zip(*self.block["blocks"], strict=True)
         return {

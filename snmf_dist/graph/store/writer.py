@@ -33,11 +33,11 @@ class GraphWriter:
     Parameters
     ----------
     path : str
-        Where; what is there is lost, so callers write under `storage.replacing`.
+        Where to write. What is there is lost, so callers write under `storage.replacing`.
     bounds : ndarray of int64, shape (P+1,)
-        The row blocks.
+        Bounds of the row blocks.
     dtype : numpy.dtype
-        Of the entries.
+        Type of the stored entries.
     resume : bool, default False
         Keep the blocks that an earlier writer left there.
     """

@@ -71,7 +71,7 @@ def test_sparse_points_give_the_graph_of_the_dense_ones(tmp_path, small_parts, m
     two = snmf_dist.build_graph(points.toarray(), tmp_path / "d.zarr", metric="cosine")
     assert_allclose(dense(one), dense(two), atol=1e-6)
     three = in_cells(sparse.csr_matrix(points), tmp_path / "c.zarr", metric="cosine", replication=4)
-    assert three.block["made"]["recall"] > 0.97
+    assert three.recall > 0.97
 
 
 @pytest.mark.filterwarnings("ignore::snmf_dist.errors.GraphWarning")
@@ -123,7 +123,7 @@ def test_a_heap_of_duplicates_in_a_cloud_stays_in_it(tmp_path):
     points = np.concatenate((X[:, :2], np.zeros((20, 2))))
     graph = snmf_dist.build_graph(points, tmp_path / "g.zarr")
     assert np.count_nonzero(dense(graph)[400:, :400])
-    assert connected_components(graph.read_rows(0, graph.n))[0] == graph.block["made"]["components"] == 1
+    assert connected_components(graph.read_rows(0, graph.n))[0] == graph.components == 1
     assert graph.block["made"]["zero_scale_rows"] == 20
 
 
@@ -135,7 +135,7 @@ def test_duplicates_and_far_points_are_counted_and_never_nan(tmp_path):
     assert np.isfinite(A).all()
     assert (A[0, 400:412] > 0).sum() >= 8  # some of the twelve copies of row 0
     assert graph.block["zero_degree"] == 1  # the far point: its weights underflow
-    assert connected_components(graph.read_rows(0, graph.n))[0] == graph.block["made"]["components"]
+    assert connected_components(graph.read_rows(0, graph.n))[0] == graph.components
     assert A[-1].sum() == 0
     graph.validate(deep=True)
 
@@ -170,7 +170,7 @@ def test_pynndescent_on_20k_points_has_a_high_recall_and_a_clean_graph(tmp_path)
     random = np.random.default_rng(0)
     points = np.tanh(random.standard_normal((20_000, 8)) @ random.standard_normal((8, 16))).astype("f4")
     graph = in_cells(points, tmp_path / "g.zarr", cells=2, replication=1.6)
-    assert graph.block["made"]["recall"] >= 0.97
+    assert graph.recall >= 0.97
     graph.validate(deep=True)  # finite, sorted, symmetric
     again = in_cells(points, tmp_path / "again.zarr", cells=2, replication=1.6)
     assert again.fingerprint == graph.fingerprint  # the same settings, the same graph
@@ -221,10 +221,10 @@ def islands(seed=0):
 
 def test_components_are_counted_and_joined_on_request(tmp_path):
     apart = snmf_dist.build_graph(islands(), tmp_path / "a.zarr", neighbors=8)
-    assert apart.block["made"]["components"] == 6
+    assert apart.components == 6
     assert apart.block["made"]["component_sizes"] == [3000, 12, 12, 12, 12, 12]
     joined = snmf_dist.build_graph(islands(), tmp_path / "j.zarr", neighbors=8, connect=True)
-    assert joined.block["made"]["components"] == 1
+    assert joined.components == 1
     assert joined.block["made"]["joined"] == 5
     joined.validate(deep=True)
     for graph, parts in ((apart, 6), (joined, 1)):
@@ -410,7 +410,7 @@ def test_reuters_is_built_from_csr(tmp_path):
     graph = snmf_dist.build_graph(data_file("reuters21578_top20.npz"), tmp_path / "r.zarr", metric="cosine")
     # the same graph, made by others: 161,462 entries, connected
     assert graph.nnz == 161_462
-    assert graph.block["made"]["components"] == 1
+    assert graph.components == 1
     assert graph.block["made"]["neighbors"] == 13
 
 

@@ -1,0 +1,129 @@
+"""The arguments of `fit` and `plan_fit`: checked, and opened if they are paths."""
+
+import inspect
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from snmf_dist import storage
+from snmf_dist.errors import InputError, ResultWarning
+from snmf_dist.graph.build import build_graph, is_points, is_similarity_matrix
+from snmf_dist.graph.store import GraphStore, open_graph
+from snmf_dist.result.solution import Solution, open_solution
+from snmf_dist.solve.pipeline import INITS, STOPS
+from snmf_dist.solve.solvers import SOLVERS
+from snmf_dist.validation import choice, known_names, positive_number, whole_number
+
+
+def find_graph(
+    source: str | os.PathLike[str] | GraphStore,
+    settings: Mapping[str, Any] | None = None,
+    options: storage.Options = None,
+) -> GraphStore:
+    """Open a graph store, or build the graph of points beside them; `settings` are those of `build_graph`."""
+    if isinstance(source, GraphStore):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(
+            f"fit was given a {type(source).__name__}; expected the path of a graph store or of points: write it "
+            "with import_graph or build_graph first"
+        )
+    path = storage.normal_path(source)
+    if not is_points(path, options):
+        if settings is not None:
+            raise InputError(f"{path}: holds a graph, not points; leave graph_settings out")
+        return open_graph(path, storage_options=options)
+    _check_graph_settings(settings or {})
+    out = f"{path.removesuffix('/')}.graph.zarr"
+    if is_similarity_matrix(path):
+        raise InputError(
+            f"{path}: holds a square, symmetric, nonnegative matrix: similarities, or points? Expected a graph "
+            f"store, or points. If it holds similarities, write a graph store with import_graph({path!r}, out) "
+            f"(snmf-dist import); if each row is a point, with build_graph({path!r}, out) (snmf-dist graph); then "
+            "fit that store"
+        )
+    return build_graph(path, out, reuse=True, storage_options=options, **(settings or {}))
+
+
+def _check_graph_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that `build_graph` does not have, or that `fit` gives itself."""
+    if not isinstance(settings, Mapping):
+        raise InputError(
+            f"graph_settings is a {type(settings).__name__}; expected a mapping of settings of build_graph, as "
+            '{"metric": "cosine"}'
+        )
+    parameters = inspect.signature(build_graph).parameters.values()
+    valid = {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+    known_names("graph_settings", settings, valid - {"reuse", "storage_options"})
+
+
+def check_fit(graph: GraphStore, **given: Any) -> dict[str, Any]:
+    """Check the settings of `fit` against the graph, and fill in defaults; a given start becomes its name."""
+    given["k"] = whole_number("k", given["k"], 1, graph.n, why=f", the rows of {graph.path}")
+    for name in ("max_iter", "evaluate_every", "n_init"):
+        given[name] = whole_number(name, given[name], 1)
+    given["seed"] = whole_number("seed", given["seed"], 0, 2**63 - 1)
+    if given["block_rows"] is not None:
+        given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
+    choice("solver", given["solver"], tuple(SOLVERS))
+    choice("stop", given["stop"], tuple(STOPS))
+    if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
+        given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
+    given["tol"] = positive_number("tol", STOPS[given["stop"]] if given["tol"] is None else given["tol"])
+    if not (isinstance(given["init"], str) and given["init"] in INITS):
+        given["init"] = name_start(given["init"], n_init=given["n_init"])
+    finest = 10 * float(np.finfo(graph.dtype).eps)
+    if given["tol"] < finest:
+        warnings.warn(
+            f"tol is {given['tol']:g}, finer than the rounding of a {graph.dtype} graph lets a run settle (about "
+            f"{finest:.0e}); loosen tol"
+            + (", or import the graph with dtype='float64'" if graph.dtype == np.float32 else ""),
+            ResultWarning,
+            stacklevel=3,
+        )
+    return given
+
+
+def name_start(init: Any, *, n_init: int) -> str:
+    """The kind of the start that the user gave: "array" or "solution"."""
+    if not isinstance(init, str | os.PathLike | Solution | np.ndarray):
+        raise InputError(
+            f"init is a {type(init).__name__}; expected one of {', '.join(INITS)}, an array (n, k), a Solution or "
+            "the path of a saved one"
+        )
+    if n_init > 1:
+        raise InputError(f"n_init is {n_init}, but init gives one start; leave n_init out, or init")
+    return "array" if isinstance(init, np.ndarray) else "solution"
+
+
+def open_start(
+    graph: GraphStore, init: Any, settings: dict[str, Any], options: storage.Options
+) -> Solution | np.ndarray | None:
+    """The array or solution to begin at, checked against the graph; None if `settings["init"]` is a name."""
+    if settings["init"] in INITS:
+        return None
+    if isinstance(init, str | os.PathLike):
+        path = storage.normal_path(init)
+        if isinstance(init, str) and not storage.exists(path, options):
+            raise InputError(
+                f"init is {init!r}; expected one of {', '.join(INITS)}, or the path of a saved result"
+            )
+        init = open_solution(path, storage_options=options)
+    shape = init.membership.shape if isinstance(init, Solution) else init.shape
+    if shape != (graph.n, settings["k"]):
+        raise InputError(
+            f"init has shape {shape}; expected {(graph.n, settings['k'])}, the rows of the graph by k"
+        )
+    if isinstance(init, np.ndarray):
+        if not np.issubdtype(init.dtype, np.integer) and not np.issubdtype(init.dtype, np.floating):
+            raise InputError(f"init has entries of type {init.dtype}; expected real numbers")
+        with np.errstate(over="ignore"):
+            init = init.astype(graph.dtype)
+        if not np.isfinite(init).all() or (init < 0).any():
+            raise InputError(f"init holds entries that are negative or not finite {graph.dtype} numbers")
+        if not init.any():
+            raise InputError("init is all zeros, which no solver leaves; give it some memberships")
+    return init
