@@ -22,9 +22,8 @@ from snmf_dist.memory import SLICE, Plan
 from snmf_dist.ondisk import check_room
 from snmf_dist.result.solution import Solution
 from snmf_dist.rows import Rows, in_blocks, load_whole, map_rows, rows_as
-from snmf_dist.solve.kernels import row_labels
+from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile, row_labels
 from snmf_dist.solve.runs import Earlier, Found, Graph, solve
-from snmf_dist.solve.sweeps import compile_all, kept_in
 from snmf_dist.stored import gather_rows, take_rows
 
 
@@ -74,13 +73,15 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
     if plan.workers:
         cluster.on_each_worker(compile_all, dtype)
         return
-    if kept_in() is not None:
+    if not must_compile():
         return
     for listener in listeners:
         listener.on_wait("compiling the kernels for this machine, once: about 15 seconds")
     seconds = compile_all(dtype)
+    if cache_dir() is None:  # they do not work here, which was said
+        return
     for listener in listeners:
-        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {kept_in()}")
+        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir()}")
 
 
 def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Rows:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-SPARE = 48  # indices behind the last one, so that a kernel may look ahead; see `vector.AHEAD`
+SPARE = 48  # indices behind the last one, so that a kernel may look ahead; see `simd.PREFETCH`
 WHOLE = 0.5  # share of a block's rows from which on all of them are asked for
 
 

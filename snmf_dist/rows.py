@@ -36,7 +36,7 @@ from snmf_dist.cluster import current_client, give_back
 from snmf_dist.halo import SPARE, Block, whole_block
 from snmf_dist.memory import SLICE
 from snmf_dist.ondisk import empty_on_disk, let_go
-from snmf_dist.solve.sweeps import product_rows
+from snmf_dist.solve.kernels import product
 from snmf_dist.stored import as_array, as_blocks
 from snmf_dist.whole import StreamedGraph, Whole, WholeGraph
 
@@ -177,7 +177,7 @@ def sweep(
 
 def multiply(A: Rows, B: Rows) -> Rows:
     """A · B."""
-    (AB,), _ = sweep(product_rows, A, B, widths=[B.shape[1]])
+    (AB,), _ = sweep(product, A, B, widths=[B.shape[1]])
     return AB
 
 

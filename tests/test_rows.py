@@ -31,8 +31,7 @@ from snmf_dist.rows import (
     sum_rows,
     sweep,
 )  # fmt: skip
-from snmf_dist.solve.kernels import gram
-from snmf_dist.solve.sweeps import product_rows
+from snmf_dist.solve.kernels import cross, product
 from snmf_dist.stored import export_rows, gather_rows, load_rows, take_rows
 from snmf_dist.whole import Whole
 
@@ -81,12 +80,12 @@ bounds = st.sets(st.integers(1, N - 1), max_size=20).map(lambda cuts: [0, *sorte
 def test_each_word_says_everywhere_what_it_says_in_memory(bounds, place):
     here = graph_at(place, bounds)
     rows = hold(rows_like(here, read, 3, dtype=float))
-    trace = central(np.trace, sum_rows(gram, rows))
+    trace = central(np.trace, sum_rows(cross, rows))
     assert_array_equal(gather_rows(rows), X)
     assert_array_equal(gather_rows(multiply(here, rows)), gather_rows(multiply(in_memory(A), in_memory(X))))
     assert_allclose(gather_rows(multiply(here, rows)), A @ X)
     assert_allclose(gather_rows(map_rows(scaled, rows, by=trace)), X * np.trace(X.T @ X))
-    _, total = settle((), {"gram": sum_rows(gram, rows)})
+    _, total = settle((), {"gram": sum_rows(cross, rows)})
     assert_allclose(total["gram"], X.T @ X)
     order = np.random.default_rng(1).permutation(N)
     assert_array_equal(gather_rows(take_rows(rows, order)), X[order])
@@ -172,7 +171,7 @@ def test_settling_runs_shared_work_once():
 
     here = graph_at("blocks", [0, 10, N])
     rows = map_rows(heavy, rows_like(here, read, 3, dtype=float))
-    (kept,), numbers = settle((map_rows(scaled, rows, by=2.0),), {"total": sum_rows(gram, rows)})
+    (kept,), numbers = settle((map_rows(scaled, rows, by=2.0),), {"total": sum_rows(cross, rows)})
     assert sorted(calls) == [10, 27]
     assert_allclose(numbers["total"], (X + 1).T @ (X + 1))
     gather_rows(kept)
@@ -182,8 +181,8 @@ def test_settling_runs_shared_work_once():
 def test_what_was_begun_can_be_gone_on_from_before_its_numbers_are_there():
     here = graph_at("blocks", [0, 10, N])
     rows = rows_like(here, read, 3, dtype=float)
-    ((state, numbers),) = begin(((multiply(here, rows),), sum_rows(gram, rows)))
-    ((state, more),) = begin(((multiply(here, state[0]),), sum_rows(gram, state[0])))
+    ((state, numbers),) = begin(((multiply(here, rows),), sum_rows(cross, rows)))
+    ((state, more),) = begin(((multiply(here, state[0]),), sum_rows(cross, state[0])))
     assert_allclose(finish(numbers), X.T @ X)
     assert_allclose(finish(more), (A @ X).T @ (A @ X))
     assert_allclose(gather_rows(state[0]), A @ (A @ X))
@@ -196,7 +195,7 @@ def test_sums_are_the_same_bits_on_any_number_of_threads(place):
     results = []
     for workers in (1, 2, 7):
         with dask.config.set(num_workers=workers):
-            results.append(settle((), sum_rows(gram, rows))[1])
+            results.append(settle((), sum_rows(cross, rows))[1])
     assert_array_equal(results[0], results[1])
     assert_array_equal(results[0], results[2])
 
@@ -222,7 +221,7 @@ def test_rows_that_may_be_written_over_are_unless_others_hold_them():
 def test_a_sweep_without_results_gives_its_sums():
     here = graph_at("blocks", [0, 10, 20, N])
     rows = rows_like(here, read, 3, dtype=float)
-    made, total = sweep(product_rows, here, rows, widths=[3])
+    made, total = sweep(product, here, rows, widths=[3])
     assert finish(total) == 0
     assert len(made) == 1
 

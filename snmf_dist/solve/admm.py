@@ -9,9 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep, with_sums
-from snmf_dist.solve.kernels import same, zeros
+from snmf_dist.solve.kernels import copy, gram, ridge, update_rest, update_X, zeros
 from snmf_dist.solve.stopping import StepNumbers, admm_numbers
-from snmf_dist.solve.sweeps import first_half, gram_sums, ridge_inverse, second_half
 
 FIRST_RHO = 0.15  # of `adapt`, times the largest eigenvalue of A; these numbers: tests/benchmarks/penalty.py
 ADAPT_EVERY = 5  # iterations between two looks at the residuals
@@ -69,18 +68,18 @@ class ADMM:
 
     def init(self, L: Rows) -> ADMMState:
         """Begin at X = Y = L with duals of zero, each an array of its own: a step writes over some of them."""
-        return ADMMState(map_rows(same, L), map_rows(same, L), L, map_rows(zeros, L), map_rows(zeros, L))
+        return ADMMState(map_rows(copy, L), map_rows(copy, L), L, map_rows(zeros, L), map_rows(zeros, L))
 
     def step(self, A: Rows, s: ADMMState) -> tuple[ADMMState, Any]:
         """One pass through the box of Algorithm 2, and its `StepNumbers`. Uses up `s`."""
         rho, K = np.array(self.rho), s.Y.shape[1]
 
-        C = central(ridge_inverse, self._gram(s.Y), rho=rho)
-        (X,), first = sweep(first_half, A, s.Y, s.L, s.Lam, s.X, widths=[K], over=[2], inverse=C, rho=rho)
+        C = central(ridge, self._gram(s.Y), rho=rho)
+        (X,), first = sweep(update_X, A, s.Y, s.L, s.Lam, s.X, widths=[K], over=[2], inverse=C, rho=rho)
 
-        D = central(ridge_inverse, first, rho=rho)
+        D = central(ridge, first, rho=rho)
         (Y, L, Lam, Gam), second = sweep(
-            second_half,
+            update_rest,
             A,
             X,
             X,
@@ -103,7 +102,7 @@ class ADMM:
 
     def _gram(self, Y: Rows) -> Any:
         """YᵀY, which the step that made Y has added up on the way."""
-        return sum_rows(gram_sums, Y, runs=self.runs) if Y.sums is None else Y.sums
+        return sum_rows(gram, Y, runs=self.runs) if Y.sums is None else Y.sums
 
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""

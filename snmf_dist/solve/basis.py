@@ -14,14 +14,13 @@ from snmf_dist.solve.kernels import (
     chebyshev_step,
     column_squares,
     cross,
-    gram,
     largest_row_sum,
     residual_squares,
     scale_columns,
+    three_terms,
     times,
     uniform_rows,
 )
-from snmf_dist.solve.sweeps import chebyshev_rows
 
 EXTRA = 10  # columns beyond K, so that the last ones wanted settle as fast as the first
 DEGREE = 8
@@ -107,13 +106,13 @@ class _Subspace:
         ratio = half / (top - centre)
         sigma = ratio
         before = self.V
-        self.V = map_rows(chebyshev_step, self.AV, before, before, centre=centre, scale=sigma / half, back=0.0)
+        self.V = map_rows(three_terms, self.AV, before, before, centre=centre, scale=sigma / half, back=0.0)
         self.AV = None
         for _ in range(DEGREE - 1):
             new = 1 / (2 / ratio - sigma)
             numbers = {"centre": centre, "scale": 2 * new / half, "back": sigma * new}
             (step,), _ = sweep(
-                chebyshev_rows, self.A, self.V, self.V, before, widths=[before.shape[1]], over=[1], **numbers
+                chebyshev_step, self.A, self.V, self.V, before, widths=[before.shape[1]], over=[1], **numbers
             )
             before, self.V, sigma = self.V, step, new
 
@@ -138,7 +137,7 @@ class _Subspace:
         Twice by the Gram matrix: the second time takes away what rounding of the first left.
         """
         for _ in range(2):
-            (self.V,), M = settle((self.V,), central(_whiten, sum_rows(gram, self.V)))
+            (self.V,), M = settle((self.V,), central(_whiten, sum_rows(cross, self.V)))
             self.V = map_rows(times, self.V, M=M, width=M.shape[1])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.rows import Rows, central, map_rows, sum_rows, sweep
-from snmf_dist.solve.sweeps import weight_inside
+from snmf_dist.solve.kernels import weight_inside
 
 
 def modularities(A: Rows, labels: Rows, weights: Rows, *, K: int) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from snmf_dist.result.records import Status
 from snmf_dist.rows import Rows, central, sum_rows, sweep
-from snmf_dist.solve.sweeps import gram_sums, quality_rows
+from snmf_dist.solve import kernels
 
 WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
 MOVED = 0.01  # share of the labels that may change in a window of a settled run
@@ -141,21 +141,21 @@ def quality(A: Rows, L: Rows, *, norm_A: float, runs: int) -> Any:
     residual, ‖L − [L − ∇/s]₊‖ / ‖L‖ with ∇ = L(LᵀL) − AL and s = ‖LᵀL‖₂, which does not change
     with the scale of A.
     """
-    sums = sum_rows(gram_sums, L, runs=runs)
-    scale = central(largest_eigenvalues, sums)
-    _, found = sweep(quality_rows, A, L, L, widths=[], sums=sums, scale=scale)
-    return central(_quality, found, sums, norm_A=norm_A)
+    G = sum_rows(kernels.gram, L, runs=runs)
+    scale = central(largest_eigenvalues, G)
+    _, found = sweep(kernels.quality, A, L, L, widths=[], G=G, scale=scale)
+    return central(_quality, found, G, norm_A=norm_A)
 
 
-def largest_eigenvalues(sums: tuple[np.ndarray]) -> np.ndarray:
+def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
     """‖G‖₂ of each symmetric G, (R,); 1 if G is zero, to divide by."""
-    norms = np.linalg.norm(sums[0], 2, axis=(1, 2))
+    norms = np.linalg.norm(G, 2, axis=(1, 2))
     return np.where(norms > 0, norms, 1.0)
 
 
-def _quality(found: tuple[np.ndarray, np.ndarray], sums: tuple[np.ndarray], *, norm_A: float) -> list[Quality]:
+def _quality(found: tuple[np.ndarray, np.ndarray], G: np.ndarray, *, norm_A: float) -> list[Quality]:
     results = []
-    for inner, rest, one in zip(*(x.tolist() for x in found), sums[0], strict=True):
+    for inner, rest, one in zip(*(x.tolist() for x in found), G, strict=True):
         captured = 2 * inner - float(np.sum(one * one))
         kkt = _ratio(math.sqrt(rest), math.sqrt(np.trace(one)))
         results.append(Quality(objective=norm_A - captured, captured=captured, kkt=kkt))
