@@ -72,9 +72,9 @@ class ResultWarning(UserWarning):
     """The result is usable, but has a property the user will want to know of."""
 
 
-class NotConverged(ResultWarning):
-    """The run stopped before the stopping rule was met."""
-
-
 class SlowKernels(UserWarning):
     """The compiled kernels do not work here; slower ones do their work."""
+
+
+class NotConverged(ResultWarning):
+    """The run stopped before the stopping rule was met."""

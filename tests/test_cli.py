@@ -141,7 +141,7 @@ def test_bad_input_exits_with_2_and_a_sentence(run, store, tmp_path, monkeypatch
 
 
 def test_an_unreachable_scheduler_exits_with_2(run, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("snmf_dist.cluster.TIMEOUT", 1)
+    monkeypatch.setattr("snmf_dist.engine.client.TIMEOUT", 1)
     done = run("fit", store, "-k", 3, "--out", tmp_path / "r.zarr", "--scheduler", "tcp://127.0.0.1:9")
     assert done.exit_code == 2
     assert "no Dask scheduler answers there" in done.stderr

@@ -15,7 +15,8 @@ from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 
 import snmf_dist
-from snmf_dist import cluster, errors
+from snmf_dist import errors
+from snmf_dist.engine import client as cluster
 from tests.helpers import data_file, planted_graph
 
 DASK = [sys.executable, "-m", "dask"]

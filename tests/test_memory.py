@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from snmf_dist.memory import LEAST_ROWS, plan
+from snmf_dist.rows import begin, load_blocks
 
 import snmf_dist
 from snmf_dist import errors
-from snmf_dist.memory import LEAST_ROWS, plan
-from snmf_dist.rows import begin, load_blocks
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.start import random_start
 from tests.benchmarks.measure import in_process

@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse
 
 import snmf_dist
-from snmf_dist.halo import whole_block
-from snmf_dist.solve import sweeps
+from snmf_dist.engine.halo import whole_block
+from snmf_dist.solve.kernels import fused
 from tests.test_paper import paper  # noqa: F401
 
 RHO = 0.1
@@ -52,7 +52,7 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv"
 
 
 def _plain_product(indptr, first, indices, data, own, halo, C):
-    """What `vector.add_product` does, entry by entry."""
+    """What `simd.add_product` does, entry by entry."""
     for i in range(len(C)):
         for p in range(indptr[first + i], indptr[first + i + 1]):
             for j in range(C.shape[1]):
@@ -60,14 +60,14 @@ def _plain_product(indptr, first, indices, data, own, halo, C):
 
 
 def _plain_times(S, B, C):
-    """What `vector.times` does."""
+    """What `simd.times` does."""
     for i in range(C.shape[0]):
         for j in range(C.shape[1]):
             C[i, j] = sum((S[i, p] * B[p, j] for p in range(1, len(B))), S[i, 0] * B[0, j])
 
 
 def _plain_loop(formula):
-    """What `vector.by_entry` makes of a formula."""
+    """What `entrywise.by_entry` makes of a formula."""
 
     def loop(read, scalars, written, sums):
         for at in np.ndindex(read[0].shape):
@@ -82,16 +82,15 @@ def _plain_loop(formula):
 
 def _plain_kernels():
     """The compiled kernels as the Python functions they are written as."""
-    compiled = sweeps._compiled()
-    names = {name: value.py_func for name, value in vars(compiled).items() if hasattr(value, "py_func")}
-    space = {**vars(compiled), "add_product": _plain_product, "times": _plain_times}
-    for name, value in vars(compiled).items():
+    names = {name: value.py_func for name, value in vars(fused).items() if hasattr(value, "py_func")}
+    space = {**vars(fused), "add_product": _plain_product, "times": _plain_times}
+    for name, value in vars(fused).items():
         if hasattr(value, "formula"):
             space[name] = _plain_loop(value.formula)
     for name, function in names.items():
         if name not in ("add_product", "times"):
             space[name] = types.FunctionType(function.__code__, space, name)
-    return types.SimpleNamespace(**{name: space[name] for name in names})
+    return {name: space[name] for name in names}
 
 
 def _numbers(array):
@@ -110,16 +109,16 @@ def operations(n, K, entries, *, seed=0):
     empty = np.empty((0, K), dtype=object)
     Counted.done = 0
     X, out = np.empty((n, K), dtype=object), [np.empty((n, K), dtype=object) for _ in range(4)]
-    sweeps.first_half(A, Y, empty, L, Lam, X0, inverse=inverse, rho=rho, out=[X])
-    sweeps.second_half(A, X, empty, X, L, Lam, Gam, Y, inverse=inverse, rho=rho, omega=np.ones(1), out=out)
+    fused.update_X(A, Y, empty, L, Lam, X0, inverse=inverse, rho=rho, out=[X])
+    fused.update_rest(A, X, empty, X, L, Lam, Gam, Y, inverse=inverse, rho=rho, omega=np.ones(1), out=out)
     return Counted.done
 
 
 @pytest.fixture
 def plain(monkeypatch):
-    kernels = _plain_kernels()
-    monkeypatch.setattr(sweeps, "_compiled", lambda: kernels)
-    monkeypatch.setattr(sweeps, "_finite", lambda inverse, rho, dtype: ([], (inverse, rho)))
+    for name, function in _plain_kernels().items():
+        monkeypatch.setattr(fused, name, function)
+    monkeypatch.setattr(fused, "usable", lambda inverse, rho, dtype: ([], (inverse, rho)))
 
 
 def test_our_step_does_the_papers_operations_to_leading_order(plain, paper, capsys):  # noqa: F811
@@ -149,7 +148,7 @@ def _bytes_touched(tmp_path, n, K=4):
     """Bytes of the arrays that the kernels of an iteration are given, those of A apart from the rest."""
     chain = sparse.diags([1.0, 1.0, 1.0], [-1, 0, 1], shape=(n, n))
     graph = snmf_dist.import_graph(chain, tmp_path / f"{n}.zarr")
-    compiled, seen = sweeps._compiled(), []
+    seen = []
 
     def spied(kernel):
         def call(*given):
@@ -159,9 +158,9 @@ def _bytes_touched(tmp_path, n, K=4):
 
         return call
 
-    spies = {name: spied(getattr(compiled, name)) for name in ("solve_first", "solve_second")}
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
-        patch.setattr(sweeps, "_compiled", lambda: types.SimpleNamespace(**{**vars(compiled), **spies}))
+        for name in ("_update_X", "_update_rest"):
+            patch.setattr(fused, name, spied(getattr(fused, name)))
         snmf_dist.fit(graph, K, init="random", stop="paper", max_iter=1)
     return np.sum(seen, axis=0)
 

@@ -4,8 +4,8 @@ X, Y, L, Λ and Γ are Dask arrays in row blocks, each chunk a plain ndarray. On
 the loop to the kernel:
 
 1. ``ADMM.step`` calls `sweep` for X, `central` for the K × K factor, `sweep` for Y, L, Λ, Γ, and `central` again.
-2. `sweep` describes a task a block (`calls.SweepCall`), one to pick each result out of what that returns, and one for
-   its sums: 3 P tasks for X and 6 P for the rest, whatever rows the blocks need of each other.
+2. `sweep` describes a task a block (`calls.SweepCall`), one to pick each result out of what that returns, and one
+   for its sums: 3 P tasks for X and 6 P for the rest, whatever rows the blocks need of each other.
 3. ``begin`` sends the tasks of several iterations to the scheduler in one message (`tasks.begin`).
 4. On its worker the sweep's task asks the servers of the other workers for its halo (`serving.fetch_halo`), and
    calls the kernel.
@@ -226,7 +226,7 @@ class ClusterGraph:
         return np.concatenate(self.client.gather(rows.futures))
 
     def reorder(self, rows: Any, index: np.ndarray) -> Any:
-        """Row i of the result, a Dask array, is row index[i]; a task a block, which asks the workers for the rows."""
+        """Row i of the result, a Dask array, is row index[i]; each block's task asks the workers for its rows."""
         self.settle((rows,), {})
         return self._reordered(rows, index).array
 
@@ -249,7 +249,7 @@ class ClusterGraph:
     def _beside_A(
         self, label: Any, call: Callable[..., Any], rows: Sequence[Any], width: int, dtype: Any
     ) -> ClusterRows:
-        """Rows made by ``call(block of A, *row blocks)``: where the block of A is, since Dask moves little data."""
+        """Rows made by ``call(block of A, *row blocks)``: where that block is, since Dask moves little data."""
         name = tasks.unique_name(label)
         layer = Layer(tasks.row_tasks(name, call, _aligned([self.blocks, *rows], {})), [self.blocks, *rows])
         return ClusterRows(layer, name, self.bounds, width, dtype)
@@ -288,7 +288,7 @@ class ClusterGraph:
         covers: frozenset[str],
         reads: Any = (),
     ) -> Small:
-        """The sum of what the leaf tasks return, in the tree of `reduce`; its last level is left to who uses it."""
+        """The sum of what the leaf tasks return, in the tree of `reduce`; who uses it adds up its last level."""
         level = leaves
         while len(level) > FAN_IN:
             name = tasks.unique_name("add_up")

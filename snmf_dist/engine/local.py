@@ -3,8 +3,8 @@
 The slices are given with the graph and do not depend on the number of threads, nor does the shape of the tree in
 which sums are added: so the answer is the same to the last bit on any machine with the same instructions.
 
-The array may be on disk, as `disk` has it: a thread then lets go of a slice when it is done with it. `loading` says
-where A itself is.
+The array may be on disk, as `disk` has it: a thread then lets go of a slice when it is done with it. `loading`
+says where A itself is.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Rows and Graph: what `local` and `cluster` implement, and all that a solver knows of where rows are.
 
-A matrix with n rows is a `Rows`; the graph A is a `Graph`. A solver never looks into either: it calls the methods of
-A, which are the words that carry all distribution. In one process a word does its work at once, slice by slice on
-threads; on a cluster it describes tasks, one or two a block, and `begin` sends them. So the text of a solver runs in
-memory, from disk and on a cluster.
+A matrix with n rows is a `Rows`; the graph A is a `Graph`. A solver never looks into either: it calls the methods
+of A, which are the words that carry all distribution. In one process a word does its work at once, slice by slice
+on threads; on a cluster it describes tasks, one or two a block, and `begin` sends them. So the text of a solver
+runs in memory, from disk and on a cluster.
 """
 
 from collections.abc import Callable, Mapping, Sequence

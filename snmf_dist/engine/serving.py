@@ -1,8 +1,8 @@
-"""Rows from worker to worker: the blocks of A on the workers, and the servers that they ask for the rows they need.
+"""Rows from worker to worker: the blocks of A on the workers, and the servers they ask for the rows they need.
 
 Each worker has one `RowServer` for a run, a Dask actor. A sweep asks the servers of the other workers for the rows
-that its block needs of them, one message each, and reads what is on its own worker directly. Dask does not see these
-rows as dependencies: whoever describes a sweep makes sure that they are there (`cluster.ClusterGraph.sweep`). Rows
+that its block needs of them, one message each, and reads what is on its own worker directly. Dask does not see
+these rows as dependencies: whoever describes a sweep makes sure that they are there (`cluster.ClusterGraph.sweep`). Rows
 that cannot be had end the task with `RowsLost`, never with wrong rows.
 """
 
@@ -208,9 +208,9 @@ def fetch_halo(A: WorkerBlock, source: Source, own: np.ndarray, buffers: Buffers
         return next(iter(pieces.values()))
     starts = np.cumsum([0, *(need.size for need in A.needs)])
     halo = buffers.empty((int(starts[-1]), own.shape[1]), own.dtype)
-    for some, rows in pieces.items():
+    for places, rows in pieces.items():
         done = 0
-        for p in some:
+        for p in places:
             size = A.needs[p].size
             halo[starts[p] : starts[p] + size] = rows[done : done + size]
             done += size
@@ -284,7 +284,7 @@ def reorder_block(
 def pick_rows(
     worker: Any, wanted: Mapping[int, np.ndarray | None], source: Source
 ) -> dict[int, np.ndarray | None]:
-    """Rows of blocks that this worker holds, all where there is no list; None for a block that it does not hold."""
+    """Rows of blocks that this worker holds, all where there is no list; None for a block that it does not have."""
     blocks = {j: held_block(worker, source, j) for j in wanted}
     return {
         j: None if block is None else block if wanted[j] is None else block[wanted[j]]

@@ -1,4 +1,4 @@
-"""The only place where Dask tasks are made: layers of tasks, their submission, and Dask arrays made of their results.
+"""The only place where Dask tasks are made: layers of tasks, their submission, and Dask arrays of their results.
 
 Work is described first and submitted later, as much of it at a time as there is: `begin` sends every task that the
 given results need and that was not sent before, in one message. What Python still refers to is kept on the
@@ -18,7 +18,7 @@ from dask.task_spec import DataNode, List, Task, TaskRef
 
 from snmf_dist.engine.halo import Source
 
-Key = str | tuple[Any, ...]
+Key = Any  # a text or a tuple, as Dask has them
 _numbers = count()
 _process = uuid.uuid4().hex[:8]
 
@@ -59,7 +59,8 @@ class Layer:
         self.tasks, self.uses, self.reads = tasks, list(uses), reads
         self.before = [result.layer for result in self.uses if not result.layer.done]
         self.results: list[weakref.ref[Result]] = []
-        self.begun = self.done = False
+        self.begun = False
+        self.done: bool = False
 
     def alive(self) -> Iterator["Result"]:
         """The results that Python still refers to."""

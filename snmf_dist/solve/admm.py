@@ -75,13 +75,12 @@ class ADMM:
         """One pass through the box of Algorithm 2, and its `StepNumbers`. Uses up `s`."""
         rho = np.array(self.rho)
 
-        C = A.central(ridge, self.gram(A, s.Y), rho=rho)  # C Cᵀ = YᵀY + ρI  # fmt: skip
-        X = update_X(A, s, factor=C, rho=rho)  # X = (AY + ρL + Λ)(C Cᵀ)⁻¹  # fmt: skip
+        C = A.central(ridge, self.gram(A, s.Y), rho=rho)  # C Cᵀ = YᵀY + ρI
+        X = update_X(A, s, factor=C, rho=rho)  # X = (AY + ρL + Λ)(C Cᵀ)⁻¹
 
-        D = A.central(ridge, X.sums, rho=rho)  # D Dᵀ = XᵀX + ρI  # fmt: skip
-        Y, L, Lam, Gam = update_rest(                                   # Y = (AX + ρL + Γ)(D Dᵀ)⁻¹  # fmt: skip
-            A, X, s, factor=D, rho=rho, omega=self.omega                # L = ½ [X + Y − (Λ + Γ)/ρ]₊  # fmt: skip
-        )  # Λ += ρ(L − X),  Γ += ρ(L − Y)  # fmt: skip
+        D = A.central(ridge, X.sums, rho=rho)  # D Dᵀ = XᵀX + ρI
+        # Y = (AX + ρL + Γ)(D Dᵀ)⁻¹,  L = ½ [X + Y − (Λ + Γ)/ρ]₊,  Λ += ρ(L − X),  Γ += ρ(L − Y)
+        Y, L, Lam, Gam = update_rest(A, X, s, factor=D, rho=rho, omega=self.omega)
 
         numbers = A.central(step_numbers, X.sums, Y.sums, rho=rho)
         return ADMMState(X, Y, L, Lam, Gam), numbers
@@ -156,7 +155,7 @@ def update_X(A: Graph, s: ADMMState, *, factor: Value, rho: np.ndarray) -> Rows:
 def update_rest(
     A: Graph, X: Rows, s: ADMMState, *, factor: Value, rho: np.ndarray, omega: np.ndarray
 ) -> tuple[Rows, Rows, Rows, Rows]:
-    """Y, L, Λ and Γ in one pass over A, each in the memory of the one before; YᵀY and the norms are the sums of Y."""
+    """Y, L, Λ and Γ in one pass over A, each in the memory of the one before; YᵀY and the norms are its sums."""
     Y, L, Lam, Gam = A.sweep(
         kernels.update_rest,
         X,

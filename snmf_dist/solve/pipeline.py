@@ -117,7 +117,10 @@ def solve(
         start = spectral_start(A, basis, K, seeds=seeds)
     elif init == "random":
         start = random_start(A, K, seeds=seeds, sum_A=float(sum_A), dtype=graph.dtype)
+    elif earlier is not None:
+        start = Start(SOLVERS[settings["solver"]].State(*earlier.state).L)
     else:
+        assert L is not None, "a start is given where none is to be made"
         start = Start(L)
 
     values = [] if basis is None else basis.values.tolist()

@@ -16,9 +16,9 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
+from snmf_dist.engine.loading import in_memory
 from threadpoolctl import threadpool_limits
 
-from snmf_dist.rows import in_memory
 from snmf_dist.solve import kernels
 from snmf_dist.solve.admm import ADAPT_RANGE, ADMM, FIRST_RHO, ADMMState
 from snmf_dist.solve.basis import leading_basis

@@ -19,11 +19,11 @@ from importlib.metadata import version
 
 import numpy as np
 from sklearn.cluster import KMeans
+from snmf_dist.engine.loading import in_memory
 from threadpoolctl import threadpool_limits
 
 import snmf_dist
 from snmf_dist.result.scores import Scores
-from snmf_dist.rows import in_memory
 from snmf_dist.solve.basis import leading_basis
 from tests.benchmarks.sets import FRESH, LABELLED, SYNTHETIC, Labelled, load
 

@@ -18,10 +18,10 @@ from typing import Any
 import dask
 import numpy as np
 from scipy import sparse
+from snmf_dist.rows import load_whole
 
 import snmf_dist
 from snmf_dist import cluster
-from snmf_dist.rows import load_whole
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.start import random_start
 from tests.benchmarks.graph import make_points

@@ -7,10 +7,10 @@ import pytest
 from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from snmf_dist.rows import in_blocks, in_memory
 
 import snmf_dist
 from snmf_dist import Listener, Status
-from snmf_dist.rows import in_blocks, in_memory
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.kernels import uniform_rows
 from snmf_dist.solve.loop import Problem, run

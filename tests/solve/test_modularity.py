@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-
 from snmf_dist.rows import in_memory, load_blocks, rows_as, settle
+
 from snmf_dist.solve.modularity import modularities
 from tests import oracle
 

@@ -124,8 +124,8 @@ def _what_works() -> Any:
     except Exception as error:  # whatever a missing, older or newer numba raises
         reason = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
         warnings.warn(
-            f"the compiled kernels do not work here ({reason}); NumPy and SciPy do the work, several times slower. "
-            f"Install a numba that fits this NumPy, or set {CHOICE}=plain to see no warning",
+            f"the compiled kernels do not work here ({reason}); NumPy and SciPy do the work, several times "
+            f"slower. Install a numba that fits this NumPy, or set {CHOICE}=plain to see no warning",
             SlowKernels,
             stacklevel=4,
         )

@@ -36,14 +36,14 @@ def run_grams(X: np.ndarray, *, runs: int = 1, widths: Widths = None) -> np.ndar
 
 def times(X: np.ndarray, *, M: np.ndarray) -> np.ndarray:
     """XM for a small M."""
-    return X @ M.astype(X.dtype)
+    return np.asarray(X @ M.astype(X.dtype))
 
 
 def run_times(X: np.ndarray, *, M: np.ndarray, widths: Widths = None) -> np.ndarray:
     """XM for a small M of each run, (R, K, K)."""
     M = M.astype(X.dtype)
     if len(M) == 1:
-        return X @ M[0]
+        return np.asarray(X @ M[0])
     found = np.empty_like(X)
     for one, part in zip(M, spans(X.shape[1], len(M), widths), strict=True):
         K = part.stop - part.start
@@ -157,7 +157,7 @@ def row_labels(L: np.ndarray, *, runs: int = 1, widths: Widths = None) -> np.nda
     """argmaxⱼ Lᵢⱼ of each row of each run, (rows, R) int32; −1 for a row of zeros, which is in no cluster."""
     if widths is None:
         parts = L.reshape(len(L), runs, -1)
-        labels = np.argmax(parts, axis=2).astype(np.int32)
+        labels: np.ndarray = np.argmax(parts, axis=2).astype(np.int32)
         labels[parts.max(axis=2) <= 0] = -1
         return labels
     each = [row_labels(L[:, part]) for part in spans(L.shape[1], len(widths), widths)]
@@ -166,7 +166,7 @@ def row_labels(L: np.ndarray, *, runs: int = 1, widths: Widths = None) -> np.nda
 
 def moved(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """The number of rows whose label changed, (R,)."""
-    return np.count_nonzero(before != after, axis=0)
+    return np.asarray(np.count_nonzero(before != after, axis=0))
 
 
 def take_columns(X: np.ndarray, *, columns: np.ndarray) -> np.ndarray:
@@ -181,12 +181,12 @@ def side_by_side(*parts: np.ndarray) -> np.ndarray:
 
 def scale_columns(X: np.ndarray, *, scale: np.ndarray) -> np.ndarray:
     """X with column j times scaleⱼ."""
-    return X * scale.astype(X.dtype)
+    return np.asarray(X * scale.astype(X.dtype))
 
 
 def column_squares(X: np.ndarray) -> np.ndarray:
     """‖Xⱼ‖² of each column, (K,), added up in float64."""
-    return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    return np.asarray(np.einsum("ij,ij->j", X, X, dtype=np.float64))
 
 
 def uniform_rows(start: int, stop: int, *, K: int, seed: int, scale: float, type: np.dtype) -> np.ndarray:

@@ -201,7 +201,8 @@ def _by_panels(write: Callable[..., None]) -> Any:
 
 def _write_sparse(b: Any, given: list[Any], C: Any, j: Any, panel: Panel) -> None:
     at, first, columns, values, near, far = given
-    pitch, cut = b.extract_value(near.strides, 0), b.extract_value(near.shape, 0)
+    cut, ours, theirs = b.extract_value(near.shape, 0), *(b.extract_value(one.strides, 0) for one in (near, far))
+    pitch = b.select(b.icmp_signed(">", cut, constant(1)), ours, theirs)  # a single row may have any stride
     here = address_of(b, near, constant(0), j, panel.size)
     beyond = b.sub(address_of(b, far, constant(0), j, panel.size), b.mul(cut, pitch))  # halo rows: from `cut` on
     # Even and odd entries of a row have sums of their own: an addition takes longer than its turn. This is so in

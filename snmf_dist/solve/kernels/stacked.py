@@ -46,7 +46,7 @@ def count(runs: int, widths: Widths) -> int:
 
 def widest(parts: Sequence[slice]) -> int:
     """Return the largest number of columns of a run."""
-    return max(part.stop - part.start for part in parts)
+    return max(int(part.stop - part.start) for part in parts)
 
 
 def usable(inverse: np.ndarray, rho: np.ndarray, dtype: Any) -> tuple[list[int], tuple[np.ndarray, np.ndarray]]:
