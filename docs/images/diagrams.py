@@ -88,21 +88,18 @@ def iteration() -> None:
     d.text(490, 24, "One half iteration of ADMM: X = (AY + ρL + Λ)(YᵀY + ρI)⁻¹", size=15, bold=True)
     d.box(330, 45, 320, 62, ORANGE, "one K × K task", "C = YᵀY + ρI, factorised", "(one a half iteration)")
     for x, name, other in ((20, "1", "2"), (570, "2", "1")):
+        block, server = (x + 15, x + 205) if name == "1" else (x + 205, x + 15)  # the servers face each other
         d.box(x, 140, 390, 215, GREY)
         d.text(x + 195, 160, f"worker {name}", bold=True)
-        d.box(
-            x + 15, 172, 170, 62, GREEN, f"block {name}", f"A_{name}, Y_{name}, L_{name}, Λ_{name}", "plain arrays"
-        )
-        d.box(x + 205, 172, 170, 62, BLUE, "row server", "a Dask actor:", f"rows of Y_{name}")
-        d.box(
-            x + 15, 262, 360, 78, ORANGE, "sweep task", f"asks worker {other} for the halo rows of Y_{other}",
-            f"X_{name} = (A_{name}·Y + ρL_{name} + Λ_{name}) C⁻¹", "adds up its part of XᵀX",
-        )  # fmt: skip
-        d.arrow(x + 100, 236, x + 100, 260)
-    d.arrow(775, 205, 397, 285, dashed=True)
-    d.arrow(397, 205, 583, 285, dashed=True)
-    d.text(490, 178, "halo rows,", size=12)
-    d.text(490, 193, "without a task", size=12)
+        d.box(block, 172, 170, 62, GREEN, f"block {name}", "its rows of A, Y, L, Λ", "plain arrays")
+        d.box(server, 172, 170, 62, BLUE, "row server", "a Dask actor:", f"rows of Y in block {name}")
+        lines = (f"asks worker {other} for its halo rows of Y", "its rows of X", "its part of XᵀX")
+        d.box(x + 15, 262, 360, 78, ORANGE, "sweep task", *lines)
+        d.arrow(block + 85, 236, block + 85, 260)
+    d.arrow(397, 205, 583, 300, dashed=True)
+    d.arrow(583, 205, 397, 300, dashed=True)
+    d.text(490, 196, "halo rows,", size=12)
+    d.text(490, 211, "without a task", size=12)
     d.arrow(420, 109, 215, 138)
     d.arrow(560, 109, 765, 138)
     d.box(
@@ -112,7 +109,7 @@ def iteration() -> None:
         62,
         ORANGE,
         "tree of fixed shape",
-        "XᵀX = sum of the parts, and norms",
+        "adds the parts of XᵀX and the norms",
         "→ the K × K task of the next half",
     )
     d.arrow(215, 357, 328, 405)
