@@ -40,7 +40,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the estimator when it is asked for: it brings scikit-learn along, a second or more."""
+    """Load the estimator and the version when they are asked for: scikit-learn alone takes a second or more."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("snmf-dist")
     if name == "SNMF":
         from snmf_dist.estimator import SNMF
 

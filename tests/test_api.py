@@ -10,11 +10,11 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 from scipy import sparse
-from snmf_dist.engine.plan import plan
 from threadpoolctl import threadpool_info
 
 import snmf_dist
 from snmf_dist import Status, errors
+from snmf_dist.engine.plan import plan
 from tests.helpers import planted_graph
 
 BAD = {

@@ -39,8 +39,11 @@ def test_every_claim_of_speed_has_its_line(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("sys.argv", ["speed", *parts, "--folder", str(tmp_path), "--json", str(out)])
     with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
         speed.main()
-    lines = json.loads(out.read_text())
+    written = json.loads(out.read_text())
+    assert {"date", "machine", "versions", "command"} <= set(written)
+    lines = written["tables"]["claims"]["rows"]
     assert len(lines) == 6
+    assert all(line["spread"]["low"] <= line["spread"]["high"] for line in lines if line["spread"])
     assert all(line["found"] > 0 for line in lines if "exponent" not in line["what"])
     table = capsys.readouterr().out
     assert all(line["what"] in table for line in lines)

@@ -1,16 +1,12 @@
 """Memory is planned before a run and kept to; what does not fit in memory gives the same answer from disk."""
 
-import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
-from snmf_dist.memory import LEAST_ROWS, plan
-from snmf_dist.rows import begin, load_blocks
 
 import snmf_dist
 from snmf_dist import errors
-from snmf_dist.solve.admm import ADMM
-from snmf_dist.solve.start import random_start
+from snmf_dist.engine.plan import LEAST_ROWS, plan
 from tests.benchmarks.measure import in_process
 from tests.helpers import planted_graph
 
@@ -85,29 +81,3 @@ def test_less_memory_means_a_slower_way_and_smaller_slices():
 def test_a_cluster_shares_the_rows():
     one, four = (plan(10**7, 3 * 10**8, 20, workers=w, threads=2).way for w in (1, 4))
     assert four.process < one.process / 2
-
-
-def test_an_iteration_on_a_cluster_is_few_tasks():
-    """At most eight tasks a block, the packing of halos apart."""
-    A = ring(64, 3)
-    blocks = load_blocks(lambda start, stop: A[start:stop], np.arange(0, 65, 8), A.dtype)
-    solver = ADMM((0.3,))
-    state = solver.init(random_start(blocks, 2, seeds=[0], sum_A=float(A.sum()), dtype=A.dtype).L)
-    before = set(state.X.graph.to_dict()) | set(state.L.graph.to_dict()) | set(state.Gam.graph.to_dict())
-    new, numbers = solver.step(blocks, state)
-    tasks = set(new.L.graph.to_dict()) | set(numbers.__dask_graph__().to_dict())
-    tasks = [key for key in tasks - before if not str(key).startswith("('parcel") and "rows of A" not in str(key)]
-    assert 0 < len(tasks) <= 8 * 8
-
-
-def test_between_two_blocks_sums_travel_with_the_rows():
-    """Two sweeps and two parcels a block, a task a block that picks out its sums, and one for the numbers."""
-    A = ring(64, 3)
-    blocks = load_blocks(lambda start, stop: A[start:stop], np.array([0, 32, 64]), A.dtype)
-    solver = ADMM((0.3,))
-    start = random_start(blocks, 2, seeds=[0], sum_A=float(A.sum()), dtype=A.dtype).L
-    (state, _), *_ = begin(solver.step(blocks, solver.init(start)))
-    before = {key for rows in (*state, blocks, *blocks.packed.values()) for key in dict(rows.__dask_graph__())}
-    new, numbers = solver.step(blocks, state)
-    tasks = {key for rows in (*new, numbers) for key in dict(rows.__dask_graph__())} - before
-    assert len(tasks) == 2 * (2 + 2 + 1) + 1

@@ -1,7 +1,8 @@
 """Points to graph: out of core against one global NNDescent in memory.
 
 Run ``python -m tests.benchmarks.graph [small] [mnist] [million] [limit]``, all by default. Both sides run in
-processes of their own, in one call; CPU seconds and peak memory are the kernel's.
+processes of their own, in one call; CPU seconds and peak memory are the kernel's. ``--json FILE`` writes the
+figures too.
 """
 
 import argparse
@@ -12,9 +13,21 @@ import time
 
 import numpy as np
 
-from tests.benchmarks.measure import in_process
+from tests.benchmarks.measure import in_process, table, write_json
 
 D, INTRINSIC, GROUPS = 64, 20, 20
+COLUMNS = {
+    "what": "what",
+    "recall": ("recall@q", ".3f"),
+    "cpu": ("CPU seconds", ".0f"),
+    "ratio": ("CPU over global", ".2f"),
+    "other": ("CPU outside NNDescent, over within", ".2f"),
+    "wall": ("wall seconds", ".1f"),
+    "peak": ("peak memory, GB", ".2f"),
+    "diagonal": ("entries in diagonal blocks", ".2f"),
+    "blocks": "blocks",
+}
+found_rows: list[dict] = []
 
 
 def make_points(path: str, n: int, *, seed: int = 0) -> np.ndarray:
@@ -90,10 +103,16 @@ def million(folder: str, n: int, limit: str, replication: float, *, rival: bool)
     print(f"  peak RSS             {ours.rss / 1e9:.2f} GB ({ours.rss / 2**30:.2f} GiB)")
     print(f"  in diagonal blocks   {found['diagonal']:.3f} of entries, {found['blocks']} blocks")
     print(f"  halo                 {found['halo']:.2f} blocks", flush=True)
+    line = {"what": f"{n} points, limit {limit}", "recall": found["made"]["recall"], "cpu": found["cpu"]}
+    line |= {"other": (found["cpu"] - nn) / nn, "wall": found["made"]["seconds"], "peak": ours.rss / 1e9}
+    found_rows.append(line | {"diagonal": found["diagonal"], "blocks": found["blocks"]})
     if rival:
         other = in_process("tests.benchmarks.graph", "global_nndescent", path=path, q=q)
         print(f"  global NNDescent     {other.result['cpu']:.1f} s CPU, peak RSS {other.rss / 1e9:.2f} GB")
         print(f"  CPU ratio            {found['cpu'] / other.result['cpu']:.2f}", flush=True)
+        found_rows[-1]["ratio"] = found["cpu"] / other.result["cpu"]
+        what = f"one global NNDescent, {n} points"
+        found_rows.append({"what": what, "cpu": other.result["cpu"], "peak": other.rss / 1e9})
     os.remove(path)
 
 
@@ -122,6 +141,8 @@ def digits(folder: str) -> None:
             f"MNIST 70k, pca {pca}: recall@17 {made['recall']:.4f}, {made['cells']} cells, {seconds:.0f} s",
             flush=True,
         )
+        what = "MNIST, 70k points" if pca is None else f"MNIST, 70k points, pca={pca}"
+        found_rows.append({"what": what, "recall": made["recall"], "wall": seconds, "blocks": graph.n_blocks})
 
 
 def small(path: str, out: str) -> dict:
@@ -139,6 +160,7 @@ def main() -> None:
     options.add_argument("what", nargs="*", default=["million", "limit", "mnist", "small"])
     options.add_argument("--points", type=int, default=1_000_000)
     options.add_argument("--replication", type=float, default=1.6)
+    options.add_argument("--json", help="write the figures here too, as docs/render.py reads them")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if "small" in given.what:
@@ -146,12 +168,17 @@ def main() -> None:
             files = {"path": os.path.join(folder, "s.npy"), "out": os.path.join(folder, "s.zarr")}
             cost = in_process("tests.benchmarks.graph", "small", **files)
             print(f"5000 x {D}: {cost.result['seconds']:.1f} s, {cost.wall:.1f} s with the start of Python")
+            line = {"recall": cost.result["recall"], "wall": cost.result["seconds"]}
+            found_rows.append({"what": "5000 points", **line})
         if "mnist" in given.what:
             digits(folder)
         if "million" in given.what:
             million(folder, given.points, "1.15GB", given.replication, rival=True)
         if "limit" in given.what:
             million(folder, 2 * given.points, "1GiB", given.replication, rival=False)
+    if given.json:
+        command = " ".join(["python -m tests.benchmarks.graph", *given.what])
+        write_json(given.json, benchmark="graph", command=command, tables={"points": table(COLUMNS, found_rows)})
 
 
 if __name__ == "__main__":

@@ -1,13 +1,28 @@
-"""Run a function in a process of its own, and say what it cost."""
+"""Run a function in a process of its own and say what it cost; write what a benchmark found as JSON.
+
+The JSON has one form for all benchmarks, which ``docs/render.py`` turns into the tables of the documentation::
+
+    {"benchmark", "command", "date", "machine", "versions", "notes": [text, ...],
+     "tables": {name: {"columns": [{"key", "title", "format"}, ...], "rows": [{key: cell, ...}, ...]}}}
+
+A cell is a number, text, null, or an object: ``median``, ``found`` or nothing, then any of ``low`` and ``high``
+(the spread), ``of`` (of how many) and ``paper`` (the paper's own figure).
+"""
 
 import json
 import os
+import platform
 import resource
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
+
+PACKAGES = ("snmf-dist", "numpy", "scipy", "scikit-learn", "numba", "dask", "distributed", "zarr", "pynndescent")
 
 
 class Cost(NamedTuple):
@@ -54,3 +69,76 @@ def _watch(pid: int, peak: list[float]) -> None:
             return
         peak[0] = max(peak[0], 1024.0 * float(marks[0]))
         time.sleep(0.05)
+
+
+def table(columns: Mapping[str, str | tuple[str, str]], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A table for `write_json`: key to title, or to title and number format (as ``".2f"``), and the rows."""
+    described = []
+    for key, title in columns.items():
+        title, form = (title, None) if isinstance(title, str) else title
+        described.append({"key": key, "title": title, **({"format": form} if form else {})})
+    return {"columns": described, "rows": [dict(row) for row in rows]}
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """The cell that says how far values lie apart."""
+    values = list(values)
+    return {"low": float(min(values)), "high": float(max(values))}
+
+
+def write_json(
+    path: str | os.PathLike[str],
+    *,
+    benchmark: str,
+    tables: Mapping[str, dict[str, Any]],
+    command: str | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write what a benchmark found, with the date, the machine and the versions of the packages.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name of the module in ``tests/benchmarks``.
+    tables : mapping
+        Name to a table, as `table` makes it.
+    command : str, optional
+        What makes these figures again; by default the benchmark without options.
+    notes : sequence of str
+        Remarks on this run, in Markdown.
+    """
+    found = {
+        "benchmark": benchmark,
+        "command": command or f"python -m tests.benchmarks.{benchmark}",
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "versions": installed_versions(),
+        "notes": list(notes),
+        "tables": dict(tables),
+    }
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1, ensure_ascii=False)
+        file.write("\n")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores this process may use, and memory in GB; no name of the machine."""
+    processor = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        processor = names[0] if names else processor
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": processor, "cores": cores, "memory_gb": round(memory / 1e9, 1)}
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that the figures depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -16,9 +16,9 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
-from snmf_dist.engine.loading import in_memory
 from threadpoolctl import threadpool_limits
 
+from snmf_dist.engine.loading import in_memory
 from snmf_dist.solve import kernels
 from snmf_dist.solve.admm import ADAPT_RANGE, ADMM, FIRST_RHO, ADMMState
 from snmf_dist.solve.basis import leading_basis
@@ -161,7 +161,10 @@ def run(A: sparse.csr_matrix, L: np.ndarray, rule: Fixed) -> tuple[int, int, flo
         new = step(A, state, rule)
         if not np.isfinite(new.L).all():
             break
-        labels, found = kernels.row_labels(new.L), quality(rows_of_A, in_memory(new.L), norm_A=0.0, runs=1)[0]
+        labels, found = (
+            kernels.row_labels(new.L),
+            quality(rows_of_A, rows_of_A.rows_from(new.L, dtype=new.L.dtype), norm_A=0.0, runs=1)[0],
+        )
         if settled == CAP and len(looks) == LOOK_BACK:
             labels0, c0 = looks[0]
             if (labels != labels0).mean() <= MOVED and abs(found.captured - c0) <= GAIN * abs(found.captured):

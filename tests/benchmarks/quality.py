@@ -1,9 +1,9 @@
 """How good: every labelled set, the starts, the penalties and the solvers in one table, and what must hold.
 
 Run ``python -m tests.benchmarks.quality [sets] [synthetic] [penalty] [types] [solvers]``, all by default; some
-minutes on two cores. *spectral clustering* is k-means (scikit-learn, 10 starts) on the row-normalised basis that
-our starts are made from; c is the captured energy as a share of Σλ² over the k leading eigenvalues. Each claim
-is printed with ``ok`` or ``FAILS``; a claim that fails makes the exit code 1.
+minutes on two cores; ``--json FILE`` writes the tables too. *spectral clustering* is k-means (scikit-learn, 10
+starts) on the row-normalised basis that our starts are made from; c is the captured energy as a share of Σλ² over
+the k leading eigenvalues. Each claim is printed with ``ok`` or ``FAILS``; one that fails makes the exit code 1.
 
 The constants of the package (first penalty and its rule, the stopping thresholds, 16 candidate clusterings) were
 chosen while looking at these same sets, with other seeds than those here. What depends on random starts is
@@ -19,21 +19,48 @@ from importlib.metadata import version
 
 import numpy as np
 from sklearn.cluster import KMeans
-from snmf_dist.engine.loading import in_memory
 from threadpoolctl import threadpool_limits
 
 import snmf_dist
+from snmf_dist.engine.loading import in_memory
 from snmf_dist.result.scores import Scores
 from snmf_dist.solve.basis import leading_basis
+from tests.benchmarks.measure import table, write_json
 from tests.benchmarks.sets import FRESH, LABELLED, SYNTHETIC, Labelled, load
 
 HEAD = "| set | method | products | c/bound | KKT | AC | NMI | status |\n|---|---|---|---|---|---|---|---|"
+RUNS = {
+    "set": "set",
+    "method": "method",
+    "products": "products",
+    "share": ("c/bound", ".4f"),
+    "kkt": ("KKT", ".0e"),
+    "accuracy": ("AC", ".3f"),
+    "nmi": ("NMI", ".3f"),
+    "status": "status",
+}
+COLUMNS: dict[str, dict] = {  # of each part's table; its rows are in `found_rows`
+    "sets": RUNS,
+    "synthetic": {"set": "set", "perfect": "perfect seeds"},
+    "penalty": {
+        "set": "set",
+        "rho": "rho",
+        "done": "done",
+        "products": ("products, median (quartiles)", ".0f"),
+        "share": ("c/bound, mean", ".4f"),
+    },
+    "types": {"set": "set", "rows": "rows", "differ": "labels that differ", "captured": ("c, relative", ".0e")},
+    "solvers": RUNS,
+    "claims": {"what": "what", "holds": "holds"},
+}
+found_rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
 failed = []
 
 
 def claim(text: str, holds: bool) -> None:
     """Print whether something holds, and remember if not."""
     print(f"{'ok   ' if holds else 'FAILS'} {text}", flush=True)
+    found_rows["claims"].append({"what": text, "holds": "yes" if holds else "no"})
     if not holds:
         failed.append(text)
 
@@ -43,6 +70,7 @@ class Bench:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self.part = ""  # whose table a line belongs to
         self.bases: dict = {}
 
     def set(self, name: str) -> Labelled:
@@ -77,6 +105,9 @@ class Bench:
             f"{scores.nmi:.3f} | {found.status.name} |",
             flush=True,
         )
+        line = {"set": name, "method": method, "products": found.n_products, "share": share, "kkt": found.kkt}
+        line |= {"accuracy": scores.accuracy, "nmi": scores.nmi, "status": found.status.name}
+        found_rows[self.part].append(line)
         return found, scores
 
     def spectral(self, name: str) -> Scores:
@@ -93,6 +124,8 @@ class Bench:
             nmi=float(np.mean([s.nmi for s in all_scores])),
         )
         print(f"| {name} | spectral clustering | | | | {scores.accuracy:.3f} | {scores.nmi:.3f} | |", flush=True)
+        line = {"set": name, "method": "spectral clustering", "accuracy": scores.accuracy, "nmi": scores.nmi}
+        found_rows[self.part].append(line)
         return scores
 
 
@@ -159,6 +192,7 @@ def synthetic(bench: Bench) -> None:
     for name in SYNTHETIC:
         y = bench.set(name).y
         perfect = sum(snmf_dist.score(bench.fit(name, seed=seed).labels, y).accuracy == 1 for seed in range(100))
+        found_rows["synthetic"].append({"set": name, "perfect": {"found": perfect, "of": 100}})
         claim(f"{name}: {perfect} of 100 seeds are perfect", perfect == 100)
 
 
@@ -174,6 +208,9 @@ def penalty(bench: Bench) -> None:
             share = np.mean([run["captured"] for run in runs]) / bench.bound(name)
             spent = f"{medians[rho]:.0f} ({low:.0f}-{high:.0f})"
             print(f"| {name} | {rho} | {done} of {seeds} | {spent} | {share:.4f} |", flush=True)
+            quartiles = {"median": float(medians[rho]), "low": float(low), "high": float(high)}
+            line = {"set": name, "rho": str(rho), "done": {"found": done, "of": seeds}}
+            found_rows["penalty"].append({**line, "products": quartiles, "share": float(share)})
             if rho == "auto":
                 claim(f"{name}: rho='auto' is done for all seeds", done == seeds)
         best = min((0.1, 0.3, 1.0), key=lambda rho: medians[rho])
@@ -193,7 +230,9 @@ def types(bench: Bench) -> None:
         with warnings.catch_warnings(action="ignore"):
             one, two = (snmf_dist.fit(store, k) for store in (graph, fine))
         differ = int(np.count_nonzero(one.labels != two.labels))
-        print(f"| {name} | {graph.n} | {differ} | {abs(one.captured / two.captured - 1):.0e} |", flush=True)
+        apart = abs(one.captured / two.captured - 1)
+        print(f"| {name} | {graph.n} | {differ} | {apart:.0e} |", flush=True)
+        found_rows["types"].append({"set": name, "rows": graph.n, "differ": differ, "captured": apart})
         claim(f"{name}: at most 1 of 1000 labels differ", differ <= graph.n / 1000)
 
 
@@ -225,13 +264,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="some of: " + " ".join(PARTS))
     parser.add_argument("--folder", help="where graphs are kept from one run to the next")
+    parser.add_argument("--json", help="write the tables here too, as docs/render.py reads them")
     given = parser.parse_args()
     packages = " ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "dask"))
     print(f"{date.today()}, snmf-dist {version('snmf-dist')}, {packages}")
     with tempfile.TemporaryDirectory() as temporary, threadpool_limits(2):
         bench = Bench(given.folder or temporary)
         for part in given.parts or PARTS:
+            bench.part = part
             PARTS[part](bench)
+    if given.json:
+        command = " ".join(["python -m tests.benchmarks.quality", *given.parts])
+        tables = {name: table(COLUMNS[name], rows) for name, rows in found_rows.items() if rows}
+        write_json(given.json, benchmark="quality", command=command, tables=tables)
     print(f"\n{len(failed)} claims fail" if failed else "\nall claims hold")
     sys.exit(bool(failed))
 

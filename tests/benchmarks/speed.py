@@ -6,7 +6,6 @@ ten minutes for that); ``--quick`` takes a tenth of the rows. Exit code 1 if a c
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -18,27 +17,41 @@ from typing import Any
 import dask
 import numpy as np
 from scipy import sparse
-from snmf_dist.rows import load_whole
 
 import snmf_dist
-from snmf_dist import cluster
+from snmf_dist.engine import machine
+from snmf_dist.engine.loading import load_local
 from snmf_dist.solve.admm import ADMM
 from snmf_dist.solve.start import random_start
 from tests.benchmarks.graph import make_points
-from tests.benchmarks.measure import in_process
+from tests.benchmarks.measure import in_process, spread, table, write_json
 
 K, TURNS = 20, 5
 MILLION = 1_000_000  # rows
 # Dask's watchers, slowed down as the README says: at their defaults they take a tenth of two cores.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
 ITERATING = {"init": "random", "rho": 0.3, "stop": "paper", "tol": 1e-9, "evaluate_every": 10_000}
+COLUMNS = {
+    "what": "what",
+    "found": ("found", ".2f"),
+    "spread": ("spread", ".2f"),
+    "most": ("aim, at most", "g"),
+    "more": "more",
+}
 _lines: list[dict[str, Any]] = []
+
+
+class Ratio(float):
+    """The ratio of two medians; `spread` has the least and the largest ratio of one turn."""
+
+    spread: dict[str, float]
 
 
 def claim(what: str, found: float, most: float, more: str = "") -> None:
     """Print a line of the table, and whether it holds."""
+    apart = getattr(found, "spread", None)
     found, holds = float(found), bool(found <= most)
-    _lines.append({"what": what, "found": found, "most": most, "holds": holds, "more": more})
+    _lines.append({"what": what, "found": found, "spread": apart, "most": most, "holds": holds, "more": more})
     print(f"| {what} | {found:.2f} | <= {most:g} | {'ok' if holds else 'FAILS'} | {more} |", flush=True)
 
 
@@ -53,10 +66,31 @@ def knn_graph(folder: str, n: int) -> snmf_dist.GraphStore:
     return snmf_dist.open_graph(path)
 
 
-def in_turn(*sides: Callable[[], float], turns: int = TURNS) -> list[float]:
+class Turns(float):
+    """The median of what one side returned; `values` has every turn. Divided by another it is a `Ratio`."""
+
+    values: list[float]
+
+    def __truediv__(self, other: Any) -> Any:
+        found = float(self) / float(other)
+        if not isinstance(other, Turns):
+            return found
+        ratio = Ratio(found)
+        ratio.spread = spread(a / b for a, b in zip(self.values, other.values, strict=True))
+        return ratio
+
+
+def median(values: list[float]) -> Turns:
+    """The median of one side's turns."""
+    found = Turns(np.median(values))
+    found.values = [float(value) for value in values]
+    return found
+
+
+def in_turn(*sides: Callable[[], float], turns: int = TURNS) -> list[Turns]:
     """The median of what each side returns, the sides taking turns."""
     found = [[side() for side in sides] for _ in range(turns)]
-    return np.median(found, axis=0).tolist()
+    return [median(list(values)) for values in zip(*found, strict=True)]
 
 
 def seconds(work: Callable[[], Any], times: int = 1) -> float:
@@ -89,10 +123,10 @@ def fit_iteration(graph: snmf_dist.GraphStore, k: int = K, iterations: int = 32,
 
 def bare_loop(graph: snmf_dist.GraphStore, k: int = K) -> Callable[[], float]:
     """Seconds of an iteration of the same kernels in a loop of its own."""
-    A = load_whole(graph.read_rows, graph.nnz, graph.dtype, parts=graph.bounds)
+    A = load_local(graph.read_rows, graph.nnz, graph.dtype, parts=graph.bounds)
     sum_A = float(A.block.entries.sum(dtype=float))
     solver = ADMM((0.3,))
-    box = [solver.init(random_start(A, k, seeds=[0], sum_A=sum_A, dtype=graph.dtype).L)]
+    box = [solver.init(A, random_start(A, k, seeds=[0], sum_A=sum_A, dtype=graph.dtype).L)]
 
     def step() -> None:
         box.append(solver.step(A, box.pop())[0])
@@ -194,7 +228,7 @@ def labels(folder: str, n: int) -> None:
     for _ in range(3):
         ours.append(in_process("tests.benchmarks.speed", "our_labels", path=path, truth=truth))
         rival.append(in_process("tests.benchmarks.speed", "rival_labels", path=path, truth=truth))
-    one, other = (float(np.median([cost.result["seconds"] for cost in side])) for side in (ours, rival))
+    one, other = (median([cost.result["seconds"] for cost in side]) for side in (ours, rival))
     scores = [side[0].result["nmi"] for side in (ours, rival)]
     claim(f"time to labels, {n} rows, against eigsh(tol=1e-3) + k-means", one / other, 1, f"{one:.1f} s")
     claim("NMI with the planted labels, theirs less ours", scores[1] - scores[0], 1e-4, f"{scores[0]:.4f}")
@@ -258,7 +292,7 @@ def main() -> None:
     options.add_argument("names", nargs="*", help=f"some of: {' '.join(names)}")
     options.add_argument("--quick", action="store_true", help="a tenth of the rows")
     options.add_argument("--folder", help="where graphs are kept from one run to the next")
-    options.add_argument("--json", help="write the lines here too")
+    options.add_argument("--json", help="write the table here too, as docs/render.py reads it")
     given = options.parse_args()
     million = MILLION // 10 if given.quick else MILLION
     work = {
@@ -270,14 +304,14 @@ def main() -> None:
         "reordered": lambda: reordered(folder, million),
     }
     warnings.simplefilter("ignore")
-    print(f"| what ({cluster.cores()} cores) | found | must be | | |\n|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as made, cluster.one_blas_thread():
+    print(f"| what ({machine.cores()} cores) | found | must be | | |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as made, machine.one_blas_thread():
         folder = given.folder or made
         for name in given.names or names:
             work[name]()
     if given.json:
-        with open(given.json, "w", encoding="utf-8") as file:
-            json.dump(_lines, file, indent=1)
+        command = " ".join(["python -m tests.benchmarks.speed", *given.names, *["--quick"] * given.quick])
+        write_json(given.json, benchmark="speed", command=command, tables={"claims": table(COLUMNS, _lines)})
     sys.exit(0 if all(line["holds"] for line in _lines) else 1)
 
 

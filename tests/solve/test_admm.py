@@ -7,11 +7,11 @@ import pytest
 from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from snmf_dist.rows import in_blocks, in_memory
 
 import snmf_dist
 from snmf_dist import Listener, Status
-from snmf_dist.solve.admm import ADMM
+from snmf_dist.engine.loading import in_memory
+from snmf_dist.solve.admm import ADMM, ADMMState
 from snmf_dist.solve.kernels import uniform_rows
 from snmf_dist.solve.loop import Problem, run
 from tests import oracle
@@ -40,17 +40,17 @@ def assert_same_state(state, expected, tolerance=1e-10):
 
 def test_admm_in_memory_is_the_papers_algorithm(graph):
     A = sparse.csr_matrix(dense(graph))
-    solver = ADMM((RHO,))
+    solver, here = ADMM((RHO,)), in_memory(A)
     (outcome,) = run(
         solver,
-        Problem(in_memory(A), 1.0, K),
-        solver.init(in_memory(start(graph))),
+        Problem(here, 1.0, K),
+        solver.init(here, here.rows_from(start(graph), dtype=float)),
         stop="paper",
         tol=1e-300,
         max_iter=STEPS,
     )
     expected, _, change = oracle.admm(A.toarray(), start(graph), rho=RHO, max_iter=STEPS)
-    assert_same_state(in_blocks(outcome.state), expected)
+    assert_same_state(ADMMState(*(rows.array for rows in outcome.state)), expected)
     assert outcome.history[-1].change == pytest.approx(change, rel=1e-8)
 
 
@@ -136,7 +136,8 @@ def test_a_listener_sees_the_state_as_row_blocked_dask_arrays(graph, place):
             self.seen = []
 
         def on_iteration(self, record, state):
-            chunks = {x.chunks for x in state if isinstance(x, da.Array)}
+            assert all(type(x) is da.Array for x in state)
+            chunks = {x.chunks for x in state}
             self.seen.append((record.iteration, state._fields, chunks))
 
     watch = Watch()

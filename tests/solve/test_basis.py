@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
-from snmf_dist.engine.loading import in_memory
 
 import snmf_dist
+from snmf_dist.engine.loading import in_memory
 from snmf_dist.solve.basis import leading_basis
 from tests.helpers import data_file, planted_graph
 

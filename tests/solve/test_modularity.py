@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from snmf_dist.rows import in_memory, load_blocks, rows_as, settle
 
+from snmf_dist.engine.loading import in_memory
 from snmf_dist.solve.modularity import modularities
 from tests import oracle
 
@@ -20,7 +20,9 @@ def test_modularity_is_newmans_sum_over_pairs(n, K, partitions, seed):
     degree = W.sum(axis=1)
     weights = np.stack([np.ones(n), degree], axis=1)
     expected = [oracle.modularity(W, column) for column in labels.T]
-    found = modularities(in_memory(sparse.csr_matrix(W)), in_memory(labels), in_memory(weights), K=K)
+    A = in_memory(sparse.csr_matrix(W))
+    rows = A.rows_from(labels, dtype=np.int32), A.rows_from(weights, dtype=float)
+    found = modularities(A, *rows, K=K)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -31,8 +33,8 @@ def test_blocks_change_nothing(rows):
     W = sparse.csr_matrix(W + W.T)
     labels = random.integers(-1, 3, (20, 2)).astype(np.int32)
     weights = np.stack([np.ones(20), np.asarray(W.sum(axis=1)).ravel()], axis=1)
-    whole = modularities(in_memory(W), in_memory(labels), in_memory(weights), K=3)
-    A = load_blocks(lambda start, stop: W[start:stop], np.append(np.arange(0, 20, rows), 20), W.dtype)
-    lazy = modularities(A, rows_as(A, labels, dtype=np.int32), rows_as(A, weights, dtype=float), K=3)
-    _, found = settle((), lazy)
-    np.testing.assert_allclose(found, whole, rtol=1e-12)
+    found = []
+    for A in (in_memory(W), in_memory(W, [*range(0, 20, rows), 20])):
+        given = A.rows_from(labels, dtype=np.int32), A.rows_from(weights, dtype=float)
+        found.append(modularities(A, *given, K=3))
+    np.testing.assert_allclose(*found, rtol=1e-12)

@@ -1,0 +1,93 @@
+"""The documentation holds together: tables match their JSON, links lead somewhere, Python code runs."""
+
+import inspect
+import re
+import runpy
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import snmf_dist
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+RENDER = runpy.run_path(str(DOCS / "render.py"))
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/paper/RESULTS.md")),
+    *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
+]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def code_of(path):
+    return re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors_of(path):
+    """The anchors of a page's headings, as forges and MyST make them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_has_the_figures_of_its_json(page):
+    text = page.read_text(encoding="utf-8")
+    assert RENDER["render"](text) == text, "run python docs/render.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_marker_of_a_page_is_understood(page):
+    text = page.read_text(encoding="utf-8")
+    markers = re.findall(r"^<!-- (?:table|about|notes) .*-->$", text, flags=re.MULTILINE)
+    assert len(markers) == len(RENDER["PLACE"].findall(text))
+
+
+def test_every_result_file_is_shown_somewhere():
+    shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert all(f" {path.name} " in shown for path in (DOCS / "results").glob("*.json"))
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_relative_links_lead_somewhere(page):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)}: {link}"
+        if anchor:
+            assert anchor in anchors_of(target), f"{name(page)}: {link}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=name)
+def test_the_python_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cliques = [(i, j) for g in range(20) for i in range(8 * g, 8 * g + 8) for j in range(i, 8 * g + 8)]
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{i},{j}\n" for i, j in cliques))
+    np.save(tmp_path / "embeddings.npy", np.random.default_rng(0).standard_normal((300, 8)))
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what small random graphs are warned of
+        for block in code_of(page):
+            exec(compile(block, name(page), "exec"), names)
+
+
+def test_every_setting_of_fit_is_described():
+    text = (DOCS / "settings.md").read_text(encoding="utf-8")
+    settings = [p for p in inspect.signature(snmf_dist.fit).parameters if p not in ("zarr_path", "k")]
+    assert [setting for setting in settings if f"| `{setting}` |" not in text] == []
+
+
+def test_the_api_page_has_every_public_name():
+    listed = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(snmf_dist.__all__)
