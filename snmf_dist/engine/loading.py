@@ -100,7 +100,7 @@ def load_local(
     parts : ndarray of int
         Where the parts begin and end that are read at a time.
     bounds : ndarray of int, optional
-        Where work is cut, and a streamed A is read. By default each part is cut into slices of at most `rows` rows.
+        Where work is cut, and a streamed A is read. By default each part is cut into slices of `rows` rows.
     rows : int, default `SLICE`
         The most rows of a slice, if `bounds` are not given.
     held : bool, default True

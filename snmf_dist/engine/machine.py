@@ -1,4 +1,4 @@
-"""The machine this process is on: cores and memory as Dask sees them, cgroups included; threads; temporary files."""
+"""The machine of this process: cores and memory as Dask sees them, cgroups included; threads; temporary files."""
 
 import ctypes
 import tempfile

@@ -2,8 +2,8 @@
 
 Each worker has one `RowServer` for a run, a Dask actor. A sweep asks the servers of the other workers for the rows
 that its block needs of them, one message each, and reads what is on its own worker directly. Dask does not see
-these rows as dependencies: whoever describes a sweep makes sure that they are there (`cluster.ClusterGraph.sweep`). Rows
-that cannot be had end the task with `RowsLost`, never with wrong rows.
+these rows as dependencies: whoever describes a sweep makes sure that they are there
+(`cluster.ClusterGraph.sweep`). Rows that cannot be had end the task with `RowsLost`, never with wrong rows.
 """
 
 import contextlib
@@ -284,7 +284,7 @@ def reorder_block(
 def pick_rows(
     worker: Any, wanted: Mapping[int, np.ndarray | None], source: Source
 ) -> dict[int, np.ndarray | None]:
-    """Rows of blocks that this worker holds, all where there is no list; None for a block that it does not have."""
+    """Rows of blocks that this worker holds, all where there is no list; None for a block it does not hold."""
     blocks = {j: held_block(worker, source, j) for j in wanted}
     return {
         j: None if block is None else block if wanted[j] is None else block[wanted[j]]
