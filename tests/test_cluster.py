@@ -97,8 +97,12 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
 
     class Killer(snmf_dist.Listener):
         def on_iteration(self, record, state):
-            if record.iteration == 4:
+            if record.iteration == 4 and self.victim:
                 os.kill(self.victim, signal.SIGKILL)
+                self.victim = None
+
+        def on_wait(self, why):
+            self.said = why
 
     settings = {"k": 4, "max_iter": 12, "tol": 1e-12, "block_rows": 50}
     with pytest.warns(errors.NotConverged):
@@ -109,6 +113,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
         killer.victim = next(iter(client.run(os.getpid).values()))
         with pytest.warns(errors.NotConverged):
             found = snmf_dist.fit(graph, **settings, listeners=[killer])
+        assert "a worker was lost" in killer.said
         assert_array_equal(found.membership.compute(), expected.membership.compute())
 
 

@@ -166,7 +166,7 @@ def explain_losses() -> Iterator[None]:
             "of memory: give them more, or pass a smaller block_rows"
         ) from error
     except Exception as error:
-        lost = client is None or client.status != "running"  # what fails then may look like anything
+        lost = client is not None and client.status != "running"  # what fails then may look like anything
         if not lost and not isinstance(error, CommClosedError | FutureCancelledError):
             raise
         if not lost:

@@ -20,6 +20,7 @@ from snmf_dist.engine.halo import Block, Need, Source, find_needs, local_block
 from snmf_dist.errors import RowsLost
 
 ANSWER = 60.0  # seconds to wait for another worker's rows; a worker that is stopped or cut off does not answer
+ASK_AFTER = 1.0  # seconds after which the scheduler is asked whether that worker is still there
 
 
 class Places(NamedTuple):
@@ -240,10 +241,16 @@ def look_for(j: int, rows: np.ndarray | None, source: Source, servers: Mapping[s
 
 
 def _answer(answer: Any, address: str) -> Any:
-    try:
-        return answer.result(timeout=ANSWER)
-    except Exception as error:  # whatever a lost connection looks like
-        raise RowsLost(f"worker {address} does not answer ({type(error).__name__})") from error
+    """What a server answered; while it does not, ask the scheduler now and then whether its worker is there."""
+    for _ in range(round(ANSWER / ASK_AFTER)):
+        try:
+            return answer.result(timeout=ASK_AFTER)
+        except TimeoutError:
+            if address not in get_client().nthreads([address]):
+                raise RowsLost(f"worker {address} is gone") from None
+        except Exception as error:  # whatever a lost connection looks like
+            raise RowsLost(f"worker {address} cannot be asked for rows ({type(error).__name__})") from error
+    raise RowsLost(f"worker {address} has not answered for {ANSWER:.0f} s")
 
 
 def reorder_block(
