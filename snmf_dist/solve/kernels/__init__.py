@@ -136,7 +136,7 @@ def _what_works() -> Any:
     except Exception as error:  # whatever a missing, older or newer numba raises
         reason = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
         warnings.warn(
-            f"the compiled kernels do not work here ({reason}); NumPy and SciPy do the work, several times "
+            f"the compiled kernels do not work here ({reason}); NumPy and SciPy do the work, two to three times "
             f"slower. Install a numba that fits this NumPy, or set {CHOICE}=plain to see no warning",
             SlowKernels,
             stacklevel=6,  # who called the kernel
