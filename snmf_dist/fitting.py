@@ -22,7 +22,7 @@ from snmf_dist.graph.store import GraphStore
 from snmf_dist.graph.store.layout import row_bounds
 from snmf_dist.listeners import Listener
 from snmf_dist.result.solution import Solution
-from snmf_dist.solve.kernels import cache_dir, chosen, compile_all, row_labels
+from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile, row_labels
 from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, solve
 
 RESTARTS = 5  # times that a run starts again after workers were lost
@@ -102,7 +102,7 @@ def _solve_once(
 
 def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan) -> None:
     """Have the kernels at hand before work starts, and say so if that takes a while: once on a machine."""
-    if plan.workers or chosen() == "plain" or cache_dir() is not None:
+    if plan.workers or not must_compile():
         return
     for listener in listeners:
         listener.on_wait("compiling the kernels for this machine, once: about 20 seconds")

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import snmf_dist
-from tests.benchmarks import codec, penalty, speed
+from tests.benchmarks import codec, kernels, penalty, speed
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -17,6 +17,15 @@ def test_every_codec_has_its_line(monkeypatch, capsys, graph):
     codec.main()
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("| indices |") for line in lines) == len(codec.CODECS)
+
+
+def test_every_kernel_has_its_line(monkeypatch, capsys):
+    for name, value in {"ROWS": 4000, "ENTRIES": 5, "NEAR": 50, "TURNS": 1, "WIDTHS": (3,)}.items():
+        monkeypatch.setattr(kernels, name, value)
+    monkeypatch.setattr("sys.argv", ["kernels", "--quick"])
+    kernels.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in lines[3:]] == 2 * ["| product", "| update_X"]
 
 
 def test_every_penalty_rule_has_its_line(monkeypatch, capsys):

@@ -361,9 +361,14 @@ def test_the_environment_chooses_the_kernels(monkeypatch):
     for module in BOTH:
         monkeypatch.setattr(module, "gram", lambda X, runs, widths, module=module: used.append(module))
     for choice in ("plain", "fused", "auto"):
+        monkeypatch.setattr(kernels, "_in_use", None)
         monkeypatch.setenv(kernels.CHOICE, choice)
         kernels.gram(np.ones((2, 2)))
     assert used == [plain, fused, fused]
+    kernels.use("plain")
+    assert kernels.chosen() == "plain"
+    assert not kernels.must_compile()
+    monkeypatch.setattr(kernels, "_in_use", None)
     monkeypatch.setenv(kernels.CHOICE, "fast")
     with pytest.raises(InputError, match="expected 'auto', 'fused' or 'plain'"):
         kernels.gram(np.ones((2, 2)))
@@ -397,6 +402,7 @@ def test_kernels_that_do_not_compile_or_are_wrong_are_not_used(wrong, monkeypatc
     space = {"np": np}
     exec(f"def quality(*given, **scalars): {wrong}", space)
     monkeypatch.setattr(fused, "quality", space["quality"])
+    monkeypatch.setattr(kernels, "_in_use", None)
     kernels._what_works.cache_clear()
     try:
         with pytest.warns(kernels.SlowKernels, match="TypeError: no such type|0.0 where 4 is right"):

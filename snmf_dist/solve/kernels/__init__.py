@@ -7,7 +7,7 @@ at first use; or the plain one where that does not work, after one warning. All 
 
 Importing this package does not import numba. The environment variable ``SNMF_DIST_KERNELS`` chooses the sweeps of
 a process: ``plain`` for NumPy and SciPy, ``fused`` for the compiled ones or an error, and ``auto``, the default,
-for what works. Set it for the workers of a cluster too.
+for what works. Set it for the workers of a cluster too. It is read at the first call; `use` chooses again.
 """
 
 import glob
@@ -84,6 +84,7 @@ __all__ = [
     "uniform_rows",
     "update_X",
     "update_rest",
+    "use",
     "weight_inside",
     "zeros",
 ]
@@ -91,6 +92,14 @@ __all__ = [
 CHOICE = "SNMF_DIST_KERNELS"
 
 _one_at_a_time = threading.Lock()
+_in_use: Any = None  # the module whose sweeps are used, from the first call on
+
+
+def use(choice: str) -> None:
+    """Choose the sweeps of this process from now on: "auto", "fused" or "plain", as the variable does at first."""
+    global _in_use
+    with _one_at_a_time:
+        _in_use = _module(choice)
 
 
 def chosen() -> str:
@@ -100,10 +109,14 @@ def chosen() -> str:
 
 def _sweeps() -> Any:
     """Return the module whose sweeps are used."""
-    choice = os.environ.get(CHOICE, "auto")
+    if _in_use is None:
+        use(os.environ.get(CHOICE, "auto"))
+    return _in_use
+
+
+def _module(choice: str) -> Any:
     if choice == "auto":
-        with _one_at_a_time:
-            return _what_works()
+        return _what_works()
     if choice == "fused":
         return _fused()
     if choice == "plain":
@@ -111,7 +124,6 @@ def _sweeps() -> Any:
     raise InputError(f"{CHOICE} is {choice!r}; expected 'auto', 'fused' or 'plain'")
 
 
-@cache
 def _fused() -> Any:
     return importlib.import_module("snmf_dist.solve.kernels.fused")
 
@@ -124,10 +136,10 @@ def _what_works() -> Any:
     except Exception as error:  # whatever a missing, older or newer numba raises
         reason = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
         warnings.warn(
-            f"the compiled kernels do not work here ({reason}); NumPy and SciPy do the work, several times "
+            f"the compiled kernels do not work here ({reason}); NumPy and SciPy do the work, two to three times "
             f"slower. Install a numba that fits this NumPy, or set {CHOICE}=plain to see no warning",
             SlowKernels,
-            stacklevel=4,
+            stacklevel=6,  # who called the kernel
         )
         return plain
     return _fused()
@@ -153,7 +165,7 @@ def cache_dir() -> str | None:
 
 def must_compile() -> bool:
     """Return whether the fused sweeps are to be used, and none is kept from before."""
-    return os.environ.get(CHOICE) != "plain" and cache_dir() is None
+    return _in_use is not plain and os.environ.get(CHOICE) != "plain" and cache_dir() is None
 
 
 def compile_all(dtype: Any) -> float:
@@ -209,8 +221,9 @@ def update_X(
     out: list[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """X = (AY + ρL + Λ)(C Cᵀ)⁻¹; XᵀX, (R, K, K), and ‖X−X⁰‖², ‖X⁰‖², (2, R)."""
-    small = {"inverse": inverse, "rho": rho, "widths": widths}
-    found: tuple[np.ndarray, np.ndarray] = _sweeps().update_X(A, own, halo, L, Lam, X0, **small, out=out)
+    found: tuple[np.ndarray, np.ndarray] = _sweeps().update_X(
+        A, own, halo, L, Lam, X0, inverse=inverse, rho=rho, widths=widths, out=out
+    )
     return found
 
 
@@ -235,9 +248,9 @@ def update_rest(
     Returns YᵀY, (R, K, K), and ‖Y−Y⁰‖², ‖Y⁰‖², ‖L−L⁰‖², ‖L⁰‖², ‖L−X‖², ‖L−Y‖², ‖L‖², ‖Λ‖², ‖Γ‖², (9, R).
     A run whose inverse is NaN keeps its L.
     """
-    rows = (X, L, Lam, Gam, Y0)
-    small = {"inverse": inverse, "rho": rho, "omega": omega, "widths": widths}
-    found: tuple[np.ndarray, np.ndarray] = _sweeps().update_rest(A, own, halo, *rows, **small, out=out)
+    found: tuple[np.ndarray, np.ndarray] = _sweeps().update_rest(
+        A, own, halo, X, L, Lam, Gam, Y0, inverse=inverse, rho=rho, omega=omega, widths=widths, out=out
+    )
     return found
 
 
