@@ -72,6 +72,7 @@ class ClusterGraph:
     ) -> None:
         self.client, self.bounds, self.run = client, np.asarray(bounds), tasks.unique_name("run")
         self.shape, self.dtype = (int(bounds[-1]),) * 2, np.dtype(dtype)
+        self.homes: tuple[str, ...] = ()
         self.servers = Servers(client, self.run, prepare)
         name, blocks = tasks.unique_name("read_A"), range(len(bounds) - 1)
         call = RowCall(read_block, scalars={"run": self.run, "held": held})
@@ -79,6 +80,7 @@ class ClusterGraph:
         self.blocks = ClusterRows(Layer(read_tasks, []), name, self.bounds, self.shape[0], dtype)
         self._wait_for(self.blocks)
         self.places = self.servers.find(self.blocks)
+        self.homes = self.places.homes
         name = tasks.unique_name("A")
         arguments = [(ref, self.places) for ref in self.blocks.refs]
         layer = Layer(tasks.row_tasks(name, connect_block, arguments), [self.blocks])
@@ -181,7 +183,7 @@ class ClusterGraph:
     def begin(self, *steps: tuple[Any, Any]) -> list[Step]:
         """Start all the work described, at once."""
         described = [x for state, numbers in steps for x in (*state, *_values(numbers))]
-        tasks.begin(self.client, [x for x in described if isinstance(x, Result)])
+        tasks.begin(self.client, [x for x in described if isinstance(x, Result)], self.homes)
         return [Step(*step) for step in steps]
 
     def finish(self, numbers: Any) -> Any:

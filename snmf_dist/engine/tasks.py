@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, pairwise
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
@@ -155,8 +156,36 @@ class Small(Result):
         return List(*self.refs) if self.to_add else self.refs[0]
 
 
-def begin(client: Any, results: Iterable[Result]) -> None:
-    """Send all work that the results need and that was not sent before."""
+class Home:
+    """Where the task of a key is wished to run: on the worker that has its block of A.
+
+    Parameters
+    ----------
+    addresses : sequence of str
+        The worker of each block.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = list(addresses)
+
+    def __call__(self, key: Key) -> list[str]:
+        """The worker, or none for tasks of no block."""
+        return [self.addresses[key[1]]] if isinstance(key, tuple) and self.addresses else []
+
+
+def begin(client: Any, results: Iterable[Result], homes: Sequence[str] = ()) -> None:
+    """Send all work that the results need and that was not sent before.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    results : iterable of Result
+        The results wanted.
+    homes : sequence of str, optional
+        For each block the worker on which its tasks should run. It is a wish: where that worker is gone, or
+        another one idle, a task runs elsewhere.
+    """
     layers, waiting = [], [result.layer for result in results]
     used = []  # what was sent before must not be let go of until this is sent
     while waiting:
@@ -172,7 +201,8 @@ def begin(client: Any, results: Iterable[Result]) -> None:
     if not keys:
         return
     tasks = {key: task for layer in layers for key, task in layer.tasks.items()}
-    futures = dict(zip(keys, client.get(tasks, keys, sync=False), strict=True))
+    with dask.annotate(workers=Home(homes), allow_other_workers=True):
+        futures = dict(zip(keys, client.get(tasks, keys, sync=False), strict=True))
     for layer in layers:
         layer.tasks = {}
     for result in held:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from threadpoolctl import threadpool_limits
 
-from snmf_dist.halo import Block, padded
+from snmf_dist.engine.halo import Block, padded
 from snmf_dist.solve.kernels import fused, plain
 from snmf_dist.solve.kernels.stacked import ridge
 
