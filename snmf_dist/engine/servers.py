@@ -1,5 +1,6 @@
 """The row servers of a run, one for each worker, and which of them has which block."""
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,7 @@ class Servers:
     def __init__(self, client: Any, run: str, prepare: Callable[[], Any] | None = None) -> None:
         self.client, self.run, self.prepare = client, run, prepare
         self.by_address: dict[str, Any] = {}
+        self.futures: list[Any] = []
         self._start(worker_addresses(client))
 
     def find(self, rows: ClusterRows) -> Places:
@@ -39,8 +41,14 @@ class Servers:
         return Places(tuple(addresses), dict(self.by_address))
 
     def close(self) -> None:
-        """Let the servers go, and with them what the run keeps on the workers."""
+        """Let the servers go, and with them what the run keeps on the workers.
+
+        They are cancelled, since others may still refer to them: a scheduler remembers its last messages.
+        """
+        with contextlib.suppress(Exception):  # of a cluster that is gone: there is nothing left to let go of
+            self.client.cancel(self.futures, force=True)
         self.by_address.clear()
+        self.futures.clear()
 
     def _start(self, addresses: Iterable[str]) -> None:
         missing = [address for address in addresses if address not in self.by_address]
@@ -48,5 +56,6 @@ class Servers:
             self.client.submit(RowServer, self.run, self.prepare, actor=True, pure=False, workers=[address])
             for address in missing
         ]
+        self.futures += futures
         wait_for(self.client, futures, workers=missing)
         self.by_address |= {address: future.result() for address, future in zip(missing, futures, strict=True)}
