@@ -1,10 +1,10 @@
 """What we use of other packages that their documentation does not promise: the list, the reason, a watch on it.
 
-- ``numba.core.cgutils`` and ``context.make_array``: the intrinsics of `solve.kernels.simd` and `entrywise` write LLVM;
-  numba has no public way to keep sums in registers. Where they fail, `plain` takes over.
+- ``numba.core.cgutils`` and ``context.make_array``: the intrinsics of `solve.kernels.simd` and `entrywise` write
+  LLVM; numba has no public way to keep sums in registers. Where they fail, `plain` takes over.
 - ``Dispatcher.stats.cache_path``: where numba keeps what it compiled (`solve.kernels.fused`); only shown to users.
 - pynndescent's own kernels: ``enable_caching()`` on five of them halves its compile time; each is optional.
-- ``distributed.client.FutureCancelledError`` and its plural: how Dask says that a result is lost (`engine.client`).
+- ``distributed.client.FutureCancelledError`` and its plural: how Dask says that a result is lost.
 - ``Worker.data``, the results that a worker holds (`engine.serving`): reading it from an actor's thread.
 
 All else is public: Dask's tasks are `dask.task_spec`, arrays `dask.array.Array`, submission ``Client.get``, the

@@ -155,7 +155,7 @@ def explain_losses() -> Iterator[None]:
         return
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     client = current_client()
     try:

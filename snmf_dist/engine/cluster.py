@@ -152,7 +152,7 @@ class ClusterGraph:
             return (ClusterRows(Layer(work, uses, [B]), name, self.bounds, width, B.dtype),)
         name, work, uses = self._sweep_tasks(f, B, rows, widths, scalars, adds_up=True)
         names = [tasks.unique_name(label) for label in makes]
-        made = [tasks.TaskRef(key) for key in list(work)]
+        made = tasks.references(work)
         for part, label in enumerate(names):
             work |= tasks.row_tasks(label, pick, [(ref, part) for ref in made])
         leaves = tasks.row_tasks(tasks.unique_name("sums"), pick, [(ref, -1) for ref in made], chunks=False)
@@ -294,7 +294,7 @@ class ClusterGraph:
         level = leaves
         while len(level) > FAN_IN:
             name = tasks.unique_name("add_up")
-            groups = [(tasks.List(*map(tasks.TaskRef, group)),) for group in in_groups(level)]
+            groups = [(tasks.listed(group),) for group in in_groups(level)]
             sums = tasks.row_tasks(name, add_up, groups, chunks=False)
             work, level = work | sums, list(sums)
         return Small(Layer(work, uses, reads), level, to_add=True, covers=covers)
@@ -307,7 +307,7 @@ class ClusterGraph:
             for i, piece in enumerate(pieces)
         ]
         name = tasks.unique_name("given")
-        sources = [(tasks.TaskRef(future.key),) for future in futures]
+        sources = [(ref,) for ref in tasks.references(future.key for future in futures)]
         layer = Layer(tasks.row_tasks(name, RowCall(np.array), sources), [])
         rows = ClusterRows(layer, name, self.bounds, array.shape[1], dtype)
         self._wait_for(rows)
@@ -339,4 +339,4 @@ def _same(value: Any) -> Any:
 
 
 def _some_rows(rows: np.ndarray, index: np.ndarray) -> np.ndarray:
-    return rows[index]
+    return np.asarray(rows[index])

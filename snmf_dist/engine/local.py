@@ -219,7 +219,7 @@ class LocalGraph:
 
     def fetch(self, rows: Any, index: np.ndarray | None = None) -> np.ndarray:
         """The rows, or some of them, as an array."""
-        return rows.lend() if index is None else rows.data[index]
+        return np.asarray(rows.lend() if index is None else rows.data[index])
 
     def reorder(self, rows: Any, index: np.ndarray) -> Any:
         """The rows in another order, as a Dask array that gathers them when they are used."""

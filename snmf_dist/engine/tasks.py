@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, pairwise
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
+from dask.base import annotate
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import DataNode, List, Task, TaskRef
 
@@ -99,7 +99,7 @@ class Result:
         """How other tasks refer to the results."""
         if self.layer.begun and not self.futures:
             raise AssertionError(f"{self.keys[0]} was not held; this is a bug in snmf_dist, please report it")
-        return [TaskRef(key) for key in self.keys]
+        return references(self.keys)
 
 
 class ClusterRows(Result):
@@ -153,7 +153,7 @@ class Small(Result):
     @property
     def argument(self) -> Any:
         """How a task takes it as an argument."""
-        return List(*self.refs) if self.to_add else self.refs[0]
+        return listed(self.keys) if self.to_add else self.refs[0]
 
 
 class Home:
@@ -201,7 +201,7 @@ def begin(client: Any, results: Iterable[Result], homes: Sequence[str] = ()) -> 
     if not keys:
         return
     tasks = {key: task for layer in layers for key, task in layer.tasks.items()}
-    with dask.annotate(workers=Home(homes), allow_other_workers=True):
+    with annotate(workers=Home(homes), allow_other_workers=True):
         futures = dict(zip(keys, client.get(tasks, keys, sync=False), strict=True))
     for layer in layers:
         layer.tasks = {}
@@ -221,6 +221,16 @@ def row_tasks(
     """
     keys = ((name, i, 0) if chunks else (name, i) for i in count())
     return {key: Task(key, call, *given) for key, given in zip(keys, arguments, strict=False)}
+
+
+def references(keys: Iterable[Key]) -> list[TaskRef]:
+    """How a task refers to the results of others."""
+    return [TaskRef(key) for key in keys]
+
+
+def listed(keys: Iterable[Key]) -> List:
+    """Results of several tasks as one argument, a list."""
+    return List(*references(keys))
 
 
 def one_task(name: str, call: Callable[..., Any], *arguments: Any) -> dict[Key, Task]:
@@ -287,7 +297,7 @@ class _Taker:
         self.rows = rows
 
     def __call__(self, index: np.ndarray) -> np.ndarray:
-        return self.rows[index]
+        return np.asarray(self.rows[index])
 
 
 def write_rows(rows: Any, write: Callable[[int, np.ndarray], Any], *, block_rows: int) -> list[int]:

@@ -149,4 +149,4 @@ def _whiten(G: np.ndarray) -> np.ndarray:
     scale = 1 / np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
     values, Q = np.linalg.eigh(G * np.outer(scale, scale))
     keep = values > values[-1] * RANK
-    return scale[:, None] * Q[:, keep] / np.sqrt(values[keep])
+    return np.asarray(scale[:, None] * Q[:, keep] / np.sqrt(values[keep]))

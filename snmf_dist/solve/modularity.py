@@ -37,4 +37,4 @@ def _volumes(rows: np.ndarray, *, K: int) -> np.ndarray:
 
 def _modularity(inside: np.ndarray, volumes: np.ndarray) -> np.ndarray:
     m = volumes.sum(axis=1)
-    return inside / m - np.square(volumes[:, :-1] / m[:, None]).sum(axis=1)
+    return np.asarray(inside / m - np.square(volumes[:, :-1] / m[:, None]).sum(axis=1))

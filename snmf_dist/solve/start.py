@@ -131,7 +131,7 @@ def _candidates(sample: np.ndarray, K: int, *, seed: int) -> np.ndarray:
 def _pivot_rows(rows: np.ndarray) -> np.ndarray:
     """The rows that pivoted QR puts first, as many as there are columns."""
     _, order = linalg.qr(rows.T, mode="r", pivoting=True)
-    return rows[order[: rows.shape[1]]]
+    return np.asarray(rows[order[: rows.shape[1]]])
 
 
 def _turned(U: np.ndarray, *, rotation: np.ndarray, K: int) -> np.ndarray:
@@ -141,12 +141,12 @@ def _turned(U: np.ndarray, *, rotation: np.ndarray, K: int) -> np.ndarray:
 
 
 def _shaken(L: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    return L * (L.dtype.type(0.5) + noise)
+    return np.asarray(L * (L.dtype.type(0.5) + noise))
 
 
 def _unit_rows(U: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(U, axis=1, keepdims=True)
-    return np.divide(U, length, out=np.zeros_like(U), where=length > 0)
+    return np.asarray(np.divide(U, length, out=np.zeros_like(U), where=length > 0))
 
 
 def _nearest(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:

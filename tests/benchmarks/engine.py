@@ -2,8 +2,8 @@
 
 Run ``python -m tests.benchmarks.engine [--against REV] [--json FILE]``. Each row block of the graph is coupled
 with every other one by a few entries, as in every real graph. With ``--against`` another revision of this
-repository is checked out beside, and the two take turns; the table then has the ratio new / old of the medians. A last row
-compares an iteration in one process, in memory, of a graph of 200,000 rows.
+repository is checked out beside, and the two take turns; the table then has the ratio new / old of the medians. A
+last row compares an iteration in one process, in memory, of a graph of 200,000 rows.
 """
 
 import argparse

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from snmf_dist.engine import client
+from snmf_dist.engine.machine import cores
 from snmf_dist.errors import InputError
 from snmf_dist.validation import choice, positive_number, whole_number
 
@@ -60,5 +61,5 @@ def choose_cells(settings: dict[str, Any], memory_limit: int | str | None) -> di
     cells = 1 if needed <= room else math.ceil(settings["replication"] * needed / room)
     if n > SHARED_ABOVE:
         cells = max(cells, client.n_workers())
-    at_once = max(1, min(client.cores(), int(room // BLOCK_BYTES)))
+    at_once = max(1, min(cores(), int(room // BLOCK_BYTES)))
     return {"cells": cells, "threads": client.worker_threads(), "at_once": at_once}
