@@ -15,12 +15,15 @@ from snmf_dist.engine.plan import Plan, plan
 from snmf_dist.errors import InputError, ResultNotSaved
 from snmf_dist.fitting import solve_graph, warn_of
 from snmf_dist.graph.store import GraphStore, open_graph
+from snmf_dist.keeping import CheckpointKeeper
 from snmf_dist.listeners import Listener, LogLines
+from snmf_dist.result.checkpoints import SUFFIX, CheckpointFolder
 from snmf_dist.result.files import KIND as RESULT
+from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
-from snmf_dist.validation import choice, whole_number
+from snmf_dist.validation import choice, positive_number, whole_number
 
 
 def fit(
@@ -43,6 +46,9 @@ def fit(
     graph_settings: Mapping[str, Any] | None = None,
     listeners: Sequence[Listener] | None = None,
     overwrite: bool = False,
+    resume: bool = True,
+    checkpoint_every: int | str | None = "auto",
+    time_limit: float | None = None,
     storage_options: storage.Options = None,
 ) -> Solution:
     """Cluster a similarity graph: A ≈ LLᵀ with L ≥ 0, (n, k).
@@ -105,6 +111,16 @@ def fit(
         Called at each iteration. By default lines go to the logger ``snmf_dist.listeners``.
     overwrite : bool, default False
         Replace the result at `out`.
+    resume : bool, default True
+        Continue the run that was interrupted while it wrote to `out`, if there is one: its checkpoint is in the
+        folder ``<out>.checkpoint``. `max_iter`, `tol` and `memory_limit` may differ; other settings are refused.
+        With False such a run is given up.
+    checkpoint_every : int, "auto" or None, default "auto"
+        With `out`, write a checkpoint every `checkpoint_every` iterations. "auto" writes them so rarely that they
+        cost at most 3 % of the time; None writes none.
+    time_limit : float, optional
+        Seconds after which the run ends, with a checkpoint and the best solution so far, which is returned and not
+        saved. The same call continues.
     storage_options : mapping, optional
         Passed to fsspec for URLs.
 
@@ -160,21 +176,52 @@ def fit(
     listeners = [LogLines()] if listeners is None else listeners
     listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
 
-    status = None
+    keeper = _keeper(graph, settings, result_path, checkpoint_every, time_limit, storage_options, resume=resume)
+
+    status, kept = None, False
     for listener in listeners:
         listener.on_start(dict(settings))
     try:
         with machine.one_blas_thread(), cluster.explain_losses():
-            solution = solve_graph(graph, settings, warm, listeners, plan=chosen)
+            solution = solve_graph(graph, settings, warm, listeners, plan=chosen, keeper=keeper)
             status = solution.status
-            if result_path is not None:
+            if result_path is not None and status is not Status.OUT_OF_TIME:
                 saving = {"save_state": save_state, "overwrite": overwrite, "storage_options": storage_options}
                 solution = _save(solution, result_path, saving)
+                kept = True
     finally:
+        keeper.close(done=kept)
         for listener in listeners:
             listener.on_end(status)
     warn_of(solution, graph.components)
     return solution
+
+
+def _keeper(
+    graph: GraphStore,
+    settings: dict[str, Any],
+    out: str | None,
+    every: int | str | None,
+    time_limit: float | None,
+    options: storage.Options,
+    *,
+    resume: bool,
+) -> CheckpointKeeper:
+    """What writes the checkpoints of a fit, and knows the one to continue from."""
+    if time_limit is not None:
+        time_limit = positive_number("time_limit", time_limit)
+    if every is not None and not isinstance(every, str):
+        every = whole_number("checkpoint_every", every, 1)
+    elif every is not None:
+        choice("checkpoint_every", every, ("auto",))
+    if out is None or every is None:
+        return CheckpointKeeper(None, time_limit=time_limit)
+    folder = CheckpointFolder(out.rstrip("/") + SUFFIX, graph.fingerprint, settings, options)
+    if not resume:
+        folder.remove()
+    keeper = CheckpointKeeper(folder, every=every, time_limit=time_limit)
+    keeper.latest()  # a checkpoint of another run is refused before any work
+    return keeper
 
 
 def plan_fit(

@@ -64,6 +64,23 @@ class ResultNotSaved(SnmfError, OSError):
         self.solution = solution
 
 
+class Interrupted(SnmfError, KeyboardInterrupt):
+    """The run was asked to end.
+
+    Attributes
+    ----------
+    signal : int
+        The number of the signal.
+    checkpoint : str or None
+        The folder of the checkpoint that the same call continues from, if one was written.
+    """
+
+    def __init__(self, signal: int, checkpoint: str | None = None) -> None:
+        kept = f"the same call continues from {checkpoint}" if checkpoint else "no checkpoint was written"
+        super().__init__(f"interrupted; {kept}")
+        self.signal, self.checkpoint = signal, checkpoint
+
+
 class GraphWarning(UserWarning):
     """The graph is usable, but has a property the user will want to know of."""
 

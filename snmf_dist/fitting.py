@@ -20,10 +20,12 @@ from snmf_dist.engine.rows import Graph, Rows, rebuild
 from snmf_dist.errors import NotConverged, ResultWarning, RowsLost, WorkLost
 from snmf_dist.graph.store import GraphStore
 from snmf_dist.graph.store.layout import row_bounds
+from snmf_dist.keeping import CheckpointKeeper, restored
 from snmf_dist.listeners import Listener
 from snmf_dist.result.solution import Solution
 from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile, row_labels
-from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, solve
+from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, Resumed, solve
+from snmf_dist.solve.solvers import SOLVERS
 
 RESTARTS = 5  # times that a run starts again after workers were lost
 
@@ -35,11 +37,12 @@ def solve_graph(
     listeners: Sequence[Listener],
     *,
     plan: Plan,
+    keeper: CheckpointKeeper,
 ) -> Solution:
     """Read A where and how the plan says, solve, and bring labels and membership into the input's own order.
 
-    A run whose rows were lost with a worker starts again on the workers that are left: the blocks stay as they
-    are, so the answer is the same to the last bit.
+    A run whose rows were lost with a worker continues from its last checkpoint, or starts again if there is none,
+    on the workers that are left: the blocks stay as they are, so the answer is the same to the last bit.
 
     Parameters
     ----------
@@ -53,23 +56,29 @@ def solve_graph(
         Told of each iteration, and of what takes a while.
     plan : Plan
         How to run.
+    keeper : CheckpointKeeper
+        Writes the checkpoints, and has the one to continue from.
     """
     begun = time.perf_counter()
     check_room(plan.way.disk)
     _compile_kernels(store.dtype, listeners, plan)
-    for attempt in range(RESTARTS + 1):
+    in_vain = 0
+    while True:
+        saved = keeper.saved
         try:
             with _threads(plan), explain_losses():
-                return _solve_once(store, settings, warm, listeners, plan=plan, begun=begun)
+                return _solve_once(store, settings, warm, listeners, plan=plan, begun=begun, keeper=keeper)
         except RowsLost as error:
-            if attempt == RESTARTS:
+            in_vain = 0 if keeper.saved > saved else in_vain + 1
+            keeper.losses += 1
+            if in_vain > RESTARTS:
                 raise WorkLost(
-                    f"workers were lost {attempt + 1} times, at last: {error}; most often they run out of memory: "
-                    "give them more, or run on machines that stay up"
+                    f"workers were lost {in_vain} times without a checkpoint in between, at last: {error}; most "
+                    "often they run out of memory: give them more, or run on machines that stay up"
                 ) from error
+            where = "continues from its last checkpoint" if keeper.latest() else "starts again"
             for listener in listeners:
-                listener.on_wait(f"a worker was lost ({error}); the run starts again on the workers that are left")
-    raise AssertionError("unreachable")
+                listener.on_wait(f"a worker was lost ({error}); the run {where} on the workers that are left")
 
 
 def _solve_once(
@@ -80,15 +89,24 @@ def _solve_once(
     *,
     plan: Plan,
     begun: float,
+    keeper: CheckpointKeeper,
 ) -> Solution:
-    A = _load(store, settings, plan)
+    checkpoint = keeper.latest()
+    A = _load(store, settings, plan, None if checkpoint is None else checkpoint.bounds)
     try:
+        keeper.attach(A)
         top = 1.0 if store.normalize == "ncut" else None
         weights = store.reader("read_weights") if plan.workers else store.read_weights
         graph = GraphFacts(A, store.dtype, weights, top, isolated=store.block["zero_degree"] > 0)
-        earlier = _earlier(A, store, warm, settings)
-        L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
-        found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners)
+        if checkpoint is not None:
+            resume = Resumed(*restored(checkpoint, A, SOLVERS[settings["solver"]]))
+            for listener in listeners:
+                listener.on_wait(f"continuing after iteration {resume.progress.iteration}, from a checkpoint")
+            found = solve(graph, settings, listeners=listeners, resume=resume, keeper=keeper)
+        else:
+            earlier = _earlier(A, store, warm, settings)
+            L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
+            found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners, keeper=keeper)
         facts = {
             "place": "cluster" if plan.workers else "threads",
             "way": plan.way.name,
@@ -111,7 +129,8 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
         listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir()}")
 
 
-def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Graph:
+def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan, bounds: np.ndarray | None = None) -> Graph:
+    """A where and how the plan says; in the blocks of a checkpoint, if there is one."""
     way, rows = plan.way, settings["block_rows"]
     if plan.workers:
         from snmf_dist.engine.cluster import ClusterGraph  # brings distributed along
@@ -119,17 +138,19 @@ def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Graph:
         return ClusterGraph(
             current_client(),
             store.reader("read_rows"),
-            row_bounds(store.n, store.nnz, way.block_rows),
+            row_bounds(store.n, store.nnz, way.block_rows) if bounds is None else bounds,
             store.dtype,
             held=way.name == "on workers",
             prepare=partial(compile_all, store.dtype),
         )
+    if bounds is None and rows is not None:
+        bounds = row_bounds(store.n, store.nnz, rows)
     return load_local(
         store.read_rows,
         store.nnz,
         store.dtype,
         parts=store.bounds,
-        bounds=None if rows is None else row_bounds(store.n, store.nnz, rows),
+        bounds=bounds,
         rows=min(way.block_rows, SLICE),
         held=way.name != "A streamed",
         on_disk=way.name == "on disk",

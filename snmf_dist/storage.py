@@ -131,6 +131,19 @@ def finish_group(group: zarr.Group, kind: str, block: Mapping[str, Any]) -> None
     group.attrs[BLOCK] = {**whole, "checksum": _block_checksum(whole)}
 
 
+def flush(path: str) -> None:
+    """Have all files below a local path reach the disk; a URL's store does that itself."""
+    if is_url(path):
+        return
+    for folder, _, names in os.walk(path):
+        for name in (*(os.path.join(folder, name) for name in names), folder):
+            handle = os.open(name, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
 def check_free(path: str, kind: str, *, overwrite: bool, options: Options = None) -> None:
     """Refuse an output path that cannot be written to, or is taken.
 

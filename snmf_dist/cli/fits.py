@@ -16,6 +16,7 @@ from snmf_dist.listeners import JsonLines
 from snmf_dist.result.files import KIND
 from snmf_dist.result.scores import read_labels
 from snmf_dist.solve.pipeline import INITS
+from snmf_dist.solve.solvers import SOLVERS
 
 NOT_CONVERGED = 1  # exit code
 
@@ -31,7 +32,7 @@ NOT_CONVERGED = 1  # exit code
 )
 @click.option(
     "--solver",
-    type=click.Choice(["admm", "apg", "hals"]),
+    type=click.Choice(list(SOLVERS)),
     default="admm",
     show_default=True,
     help="The paper's two algorithms, or column sweeps.",
@@ -175,7 +176,7 @@ def _graph_setting(text: str) -> tuple[str, Any]:
     metavar="BYTES",
     help="What a process may use, as 4GiB.  [default: half of the memory]",
 )
-@click.option("--solver", type=click.Choice(["admm", "apg", "hals"]), default="admm", show_default=True)
+@click.option("--solver", type=click.Choice(list(SOLVERS)), default="admm", show_default=True)
 @click.option(
     "--init",
     metavar="START",

@@ -85,6 +85,17 @@ class ReadCall:
 
 
 @dataclass(frozen=True)
+class WriteCall:
+    """``write(start, rows)`` for a row block; the whole number it returns comes in a list, to be put together."""
+
+    write: Callable[[int, np.ndarray], int]
+
+    def __call__(self, start: int, rows: np.ndarray) -> list[int]:
+        """Write it."""
+        return [int(self.write(start, rows))]
+
+
+@dataclass(frozen=True)
 class CentralCall:
     """``f(*values, **scalars)`` of small values, some of which are first added up.
 
@@ -117,3 +128,13 @@ def nothing(*rows: Any) -> int:
 def converted(A: WorkerBlock, rows: np.ndarray, *, type: np.dtype) -> np.ndarray:
     """The rows with entries of a type; `A` is there to have them made where it is."""
     return np.asarray(rows, dtype=type)
+
+
+def same_value(value: Any) -> Any:
+    """The value itself: a sum that is added up once for all who use it."""
+    return value
+
+
+def some_rows(rows: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Some rows of a block."""
+    return np.asarray(rows[index])

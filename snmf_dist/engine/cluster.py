@@ -23,7 +23,18 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.engine import tasks
-from snmf_dist.engine.calls import CentralCall, ReadCall, RowCall, SweepCall, converted, nothing, pick
+from snmf_dist.engine.calls import (
+    CentralCall,
+    ReadCall,
+    RowCall,
+    SweepCall,
+    WriteCall,
+    converted,
+    nothing,
+    pick,
+    same_value,
+    some_rows,
+)
 from snmf_dist.engine.client import wait_for
 from snmf_dist.engine.halo import Source
 from snmf_dist.engine.plan import STEPS_AHEAD
@@ -114,16 +125,16 @@ class ClusterGraph:
     ) -> ClusterRows:
         """``f(*row blocks, **scalars)`` for each row block."""
         name, late, first = tasks.unique_name(f), self._late(scalars), rows[0]
-        call = RowCall(f, tuple(late), _known(scalars))
-        layer = Layer(tasks.row_tasks(name, call, _aligned(rows, late)), [*rows, *late.values()])
+        call = RowCall(f, tuple(late), tasks.known(scalars))
+        layer = Layer(tasks.row_tasks(name, call, tasks.aligned(rows, late)), [*rows, *late.values()])
         width, dtype = first.shape[1] if width is None else width, first.dtype if dtype is None else dtype
         return ClusterRows(layer, name, self.bounds, width, dtype)
 
     def sum(self, f: Callable[..., Any], *rows: Any, **scalars: Any) -> Small:
         """The sum of ``f(*row blocks, **scalars)`` over the row blocks."""
         name, late = tasks.unique_name(f), self._late(scalars)
-        call = RowCall(f, tuple(late), _known(scalars))
-        arguments = _aligned(rows, late)
+        call = RowCall(f, tuple(late), tasks.known(scalars))
+        arguments = tasks.aligned(rows, late)
         leaves = tasks.row_tasks(name, call, arguments, chunks=False)
         return self._add_up(
             leaves, list(leaves), [*rows, *late.values()], covers=frozenset(one.name for one in rows)
@@ -182,7 +193,7 @@ class ClusterGraph:
 
     def begin(self, *steps: tuple[Any, Any]) -> list[Step]:
         """Start all the work described, at once."""
-        described = [x for state, numbers in steps for x in (*state, *_values(numbers))]
+        described = [x for state, numbers in steps for x in (*state, *tasks.values_of(numbers))]
         tasks.begin(self.client, [x for x in described if isinstance(x, Result)], self.homes)
         return [Step(*step) for step in steps]
 
@@ -220,7 +231,7 @@ class ClusterGraph:
             parts = np.split(index, np.searchsorted(index, self.bounds[1:-1]))
             pairs = zip(wanted, parts, self.bounds, strict=False)
             layer = Layer(
-                tasks.row_tasks(name, _some_rows, [(ref, part - start) for ref, part, start in pairs]),
+                tasks.row_tasks(name, some_rows, [(ref, part - start) for ref, part, start in pairs]),
                 [rows],
             )
             rows = ClusterRows(layer, name, self.bounds, rows.shape[1], rows.dtype)
@@ -231,6 +242,23 @@ class ClusterGraph:
         """Row i of the result, a Dask array, is row index[i]; each block's task asks the workers for its rows."""
         self.settle((rows,), {})
         return self._reordered(rows, index).array
+
+    @property
+    def write_rows(self) -> int:
+        """Rows of a block; all blocks but the last have as many."""
+        return int(self.bounds[1])
+
+    def write(self, rows: Any, write: Callable[[int, np.ndarray], int]) -> Small:
+        """Call ``write(start, rows)`` for each block, where it is."""
+        name, starts = tasks.unique_name("write"), self.bounds[:-1].tolist()
+        assert np.array_equal(starts, np.arange(len(starts)) * self.write_rows), "blocks are of equal size"
+        leaves = tasks.row_tasks(name, WriteCall(write), list(zip(starts, rows.refs, strict=True)), chunks=False)
+        return self._add_up(leaves, list(leaves), [rows], covers=frozenset([rows.name]))
+
+    def ready(self, numbers: Any) -> bool:
+        """Whether `finish` would return at once."""
+        small = [value for value in tasks.values_of(numbers) if isinstance(value, Small)]
+        return all(future.done() for value in small for future in value.futures)
 
     def close(self) -> None:
         """Let go of A and of the servers; results stay on the workers as long as they are referred to."""
@@ -253,7 +281,7 @@ class ClusterGraph:
     ) -> ClusterRows:
         """Rows made by ``call(block of A, *row blocks)``: where that block is, since Dask moves little data."""
         name = tasks.unique_name(label)
-        layer = Layer(tasks.row_tasks(name, call, _aligned([self.blocks, *rows], {})), [self.blocks, *rows])
+        layer = Layer(tasks.row_tasks(name, call, tasks.aligned([self.blocks, *rows], {})), [self.blocks, *rows])
         return ClusterRows(layer, name, self.bounds, width, dtype)
 
     def _sweep_tasks(
@@ -268,7 +296,7 @@ class ClusterGraph:
     ) -> tuple[str, dict[Any, Any], list[Result]]:
         """The name of a sweep, its tasks, and the results that they use."""
         name, late = tasks.unique_name(f), self._late(scalars)
-        call = SweepCall(f, tuple(rows), tuple(late), _known(scalars), widths, adds_up, B.source)
+        call = SweepCall(f, tuple(rows), tuple(late), tasks.known(scalars), widths, adds_up, B.source)
         if not B.layer.done and not any(B.name in value.covers for value in late.values()):
             late["after"] = self.central(nothing, self.sum(nothing, B))  # all blocks of B are there
         refs = zip(self.blocks.refs, B.refs, *(one.refs for one in rows.values()), strict=True)
@@ -279,7 +307,7 @@ class ClusterGraph:
     def _late(self, scalars: Mapping[str, Any]) -> dict[str, Small]:
         """The scalars that are not known yet, each as the result of one task: sums are added up once for all."""
         late = {name: value for name, value in scalars.items() if isinstance(value, Small)}
-        return {name: self.central(_same, value) if value.to_add else value for name, value in late.items()}
+        return {name: self.central(same_value, value) if value.to_add else value for name, value in late.items()}
 
     def _add_up(
         self,
@@ -318,25 +346,3 @@ class ClusterGraph:
         self.begin(((rows,), {}))
         wait_for(self.client, rows.futures)
         rows.layer.finish()
-
-
-def _known(scalars: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in scalars.items() if not isinstance(value, Small)}
-
-
-def _aligned(rows: Sequence[Any], late: Mapping[str, Small]) -> list[tuple[Any, ...]]:
-    """The arguments of each block's task: its row blocks, then the scalars that other tasks compute."""
-    small = [value.argument for value in late.values()]
-    return [(*refs, *small) for refs in zip(*(one.refs for one in rows), strict=True)]
-
-
-def _values(numbers: Any) -> list[Any]:
-    return list(numbers.values()) if isinstance(numbers, Mapping) else [numbers]
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _some_rows(rows: np.ndarray, index: np.ndarray) -> np.ndarray:
-    return np.asarray(rows[index])

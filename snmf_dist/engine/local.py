@@ -89,6 +89,7 @@ class LocalGraph:
     """
 
     ahead = 0
+    write_rows = 65_536
 
     def __init__(self, bounds: np.ndarray, dtype: Any, parts: list[range], *, on_disk: bool = False) -> None:
         self.bounds, self.parts, self.on_disk = bounds, parts, on_disk
@@ -225,6 +226,23 @@ class LocalGraph:
         """The rows in another order, as a Dask array that gathers them when they are used."""
         block_rows = int(np.diff(self.bounds).max())
         return tasks.array_in_order(rows.lend(), index, block_rows=block_rows)
+
+    def write(self, rows: Any, write: Callable[[int, np.ndarray], int]) -> list[int]:
+        """Call ``write(start, rows)`` for blocks of `write_rows` rows, now."""
+        starts = range(0, self.shape[0], self.write_rows)
+
+        def work(i: int) -> int:
+            stop = starts[i] + self.write_rows
+            found = write(starts[i], rows.data[starts[i] : stop])
+            if rows.on_disk:
+                let_go(rows.data, starts[i], min(stop, len(rows.data)))
+            return found
+
+        return each(work, len(starts))
+
+    def ready(self, numbers: Any) -> bool:
+        """Yes: all work is done."""
+        return True
 
     def close(self) -> None:
         """Give up free memory."""

@@ -59,6 +59,10 @@ class Graph(Protocol):
     def ahead(self) -> int:
         """How many steps of a solver may be described before the first one is waited for; 0 if none need be."""
 
+    @property
+    def write_rows(self) -> int:
+        """Rows of the blocks in which `write` writes."""
+
     def rows(self, read: Callable[..., np.ndarray], width: int, *, dtype: Any, **scalars: Any) -> Rows:
         """Rows start to stop of a new matrix are ``read(start, stop, **scalars)``."""
 
@@ -150,6 +154,12 @@ class Graph(Protocol):
 
     def reorder(self, rows: Rows, index: np.ndarray) -> Any:
         """Row i of the result, a Dask array, is row index[i]."""
+
+    def write(self, rows: Rows, write: Callable[[int, np.ndarray], int]) -> Value:
+        """Call ``write(start, rows)`` for blocks of `write_rows` rows; the list of what these return, in order."""
+
+    def ready(self, numbers: Any) -> bool:
+        """Whether `finish` would return at once."""
 
     def close(self) -> None:
         """Give up what the run holds but for its results."""

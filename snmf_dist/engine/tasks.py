@@ -7,7 +7,7 @@ cluster; all else Dask frees as soon as it is used.
 
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, pairwise
 from typing import Any
 
@@ -154,6 +154,22 @@ class Small(Result):
     def argument(self) -> Any:
         """How a task takes it as an argument."""
         return listed(self.keys) if self.to_add else self.refs[0]
+
+
+def known(scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """The scalars that are known already."""
+    return {name: value for name, value in scalars.items() if not isinstance(value, Small)}
+
+
+def aligned(rows: Sequence[Result], late: Mapping[str, Small]) -> list[tuple[Any, ...]]:
+    """The arguments of each block's task: its row blocks, then the scalars that other tasks compute."""
+    small = [value.argument for value in late.values()]
+    return [(*refs, *small) for refs in zip(*(one.refs for one in rows), strict=True)]
+
+
+def values_of(numbers: Any) -> list[Any]:
+    """The values of a mapping, or the one value there is."""
+    return list(numbers.values()) if isinstance(numbers, Mapping) else [numbers]
 
 
 class Home:

@@ -15,6 +15,7 @@ class Status(Enum):
         "the clusters were at their sharpest and this is that state: further iterations fitted the graph's "
         "numbers better but cut more of its edges (use stop='kkt' to go on)"
     )
+    OUT_OF_TIME = "the time limit came first; the same call continues where this one ended"
     MAX_ITER = "the iteration limit came first; raise max_iter, or accept the clusters as they are"
     STUCK = "the memberships stopped moving, but not at an optimum: raise rho, or try another solver"
     CYCLING = (

@@ -1,6 +1,5 @@
 """run(): iterate, stop, tell the listeners. Holds no formula."""
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
 from snmf_dist.solve.modularity import modularities
+from snmf_dist.solve.progress import Keeper, Outcome, Progress
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
 
 
@@ -86,38 +86,6 @@ class Problem:
     weights: Rows | None = None
 
 
-@dataclass(eq=False)
-class Outcome:
-    """One run: how far it is, and in the end, if it is the best of all, its state."""
-
-    judge: Judge
-    products: int
-    rho: float
-    history: list[IterationRecord] = field(default_factory=list)
-    status: Status | None = None
-    state: Any = None
-    peak: int = 0  # length of the history when the labels were best, if that is watched
-    at_peak: Rows | None = None  # L at that time
-
-    @property
-    def ended(self) -> Status:
-        """How it ended; for runs that have."""
-        assert self.status is not None
-        return self.status
-
-    @property
-    def score(self) -> tuple[bool, float, float]:
-        """What the runs of a fit compete by: not lost, modularity of the labels, 0 if it is not watched, and c."""
-        modularity = self.history[-1].modularity
-        watched = 0.0 if math.isnan(modularity) else modularity
-        return (self.status is not Status.DIVERGED, watched, self.captured)
-
-    @property
-    def captured(self) -> float:
-        """c when it was last taken."""
-        return next((record.captured for record in reversed(self.history) if record.evaluated), math.nan)
-
-
 def run(
     solver: Solver,
     problem: Problem,
@@ -130,6 +98,8 @@ def run(
     done: int = 0,
     products: int = 0,
     listeners: Sequence[Listener] = (),
+    resume: Progress | None = None,
+    keeper: Keeper | None = None,
 ) -> list[Outcome]:
     """Iterate from `state` until each run is done, or `max_iter` iterations are.
 
@@ -146,22 +116,40 @@ def run(
         Take objective, KKT distance and labels at the first, the last and every `evaluate_every` iterations.
     done, products : int, default 0
         Iterations and products that came before.
+    listeners : sequence of Listener
+        Called after each iteration.
+    resume : Progress, optional
+        Where an interrupted loop was; it is continued, and `solver` and `state` are not looked at.
+    keeper : Keeper, optional
+        Called after each iteration, to write the progress down.
     """
     started = time.perf_counter()
-    A = problem.A
+    A, look, steps, last = problem.A, _Look(problem), _Steps(problem.A), done + max_iter
+    if resume is None:
+        outcomes = [Outcome(Judge(stop, tol), products, rho) for rho in solver.rho]
+        active, first = outcomes, done + 1
+    else:
+        solver, state, outcomes = resume.solver, resume.state, resume.outcomes
+        active, first = [outcomes[r] for r in resume.active], resume.iteration + 1
+        look.labels, look.since, started = resume.labels, resume.since, started - resume.seconds
+        for one in outcomes:
+            one.judge.tol = tol
     state, _ = A.settle(state, {})
-    outcomes = [Outcome(Judge(stop, tol), products, rho) for rho in solver.rho]
-    active, look, steps, last = outcomes, _Look(problem), _Steps(A), done + max_iter
     regular = partial(_is_regular, first=done + 1, every=evaluate_every)
-    for iteration in range(done + 1, last + 1):
+    for iteration in range(first, last + 1):
+        if keeper is not None and (iteration > first or resume is None):
+            now = partial(_progress, iteration - 1, solver, state, outcomes, active, look, started)
+            keeper.after_iteration(now)
         before, (state, numbers) = state, steps.next(solver, state, iteration, last, regular)
         verdicts = [one.judge.of_step(found) for one, found in zip(active, numbers, strict=True)]
         lost = [verdict is Status.DIVERGED for verdict in verdicts]
         if any(lost):
             state = _without(A, lost, solver.restart(A, before, state), state, problem.K)
         del before  # its memory is the next state's
-        if iteration == last:
-            verdicts = [verdict or Status.MAX_ITER for verdict in verdicts]
+        late = keeper is not None and keeper.out_of_time()
+        if iteration == last or late:
+            limit = Status.MAX_ITER if iteration == last else Status.OUT_OF_TIME
+            verdicts = [verdict or limit for verdict in verdicts]
 
         look_now = regular(iteration)
         seen = [i for i, verdict in enumerate(verdicts) if look_now or verdict]
@@ -198,7 +186,21 @@ def run(
             look.keep(staying)
             solver, active = solver.keep(staying), [active[i] for i in staying]
             steps.forget()
-    raise ValueError(f"max_iter is {max_iter}; expected at least 1")
+    raise ValueError(f"{max_iter} iterations are allowed, and {first - 1 - done} are done; raise max_iter")
+
+
+def _progress(
+    iteration: int,
+    solver: Solver,
+    state: Any,
+    outcomes: list[Outcome],
+    active: list[Outcome],
+    look: "_Look",
+    started: float,
+) -> Progress:
+    seconds = time.perf_counter() - started
+    places = [outcomes.index(one) for one in active]
+    return Progress(iteration, solver, state, outcomes, places, look.labels, look.since, seconds)
 
 
 def _is_regular(iteration: int, *, first: int, every: int) -> bool:

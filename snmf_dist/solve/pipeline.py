@@ -11,8 +11,9 @@ from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.listeners import Listener
 from snmf_dist.solve.basis import leading_basis
 from snmf_dist.solve.kernels import entry_sums
-from snmf_dist.solve.loop import Outcome, Problem, run
+from snmf_dist.solve.loop import Problem, run
 from snmf_dist.solve.products import largest_eigenvalue
+from snmf_dist.solve.progress import Keeper, Outcome, Progress
 from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.solve.start import Start, connected_only, kmeans_start, random_start, spectral_start
 
@@ -52,6 +53,14 @@ class Earlier(NamedTuple):
     rho: float | None
     iterations: int
     products: int
+
+
+class Resumed(NamedTuple):
+    """An interrupted run to continue: its progress, and the facts and rows that its start had found."""
+
+    progress: Progress
+    facts: dict[str, Any]
+    rows: dict[str, Rows]
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,8 @@ def solve(
     L: Rows | None = None,
     earlier: Earlier | None = None,
     listeners: Sequence[Listener] = (),
+    resume: Resumed | None = None,
+    keeper: Keeper | None = None,
 ) -> Found:
     """Begin at the start that the settings name, at `L`, or where an earlier run was, and iterate.
 
@@ -104,6 +115,8 @@ def solve(
     settings : mapping
         Those of `fit`, checked.
     """
+    if resume is not None:
+        return _resume(graph, settings, resume, listeners, keeper)
     A, K, init = graph.A, settings["k"], settings["init"]
     seeds = [settings["seed"] + r for r in range(settings["n_init"])]
     _, (sum_A, norm_A) = A.settle((), A.sum_entries(entry_sums))
@@ -138,6 +151,10 @@ def solve(
     first = [solver.init(A, L) if earlier is None else solver.State(*earlier.state)]
     del L, earlier
     release_memory()
+    if keeper is not None:
+        facts = {"done": done, "products": products, "eigenvalues": values, "next_eigenvalue": after}
+        kept = {} if labels is None else {"start-labels": A.hold(labels)}
+        keeper.note(facts, kept)
     outcomes = run(
         solver,
         Problem(A, float(norm_A), K, weights if settings["stop"] == "auto" else None),
@@ -149,8 +166,41 @@ def solve(
         done=done,
         products=products,
         listeners=listeners,
+        keeper=keeper,
     )
     return Found(outcomes, labels, values, after, products)
+
+
+def _resume(
+    graph: GraphFacts,
+    settings: Mapping[str, Any],
+    resume: Resumed,
+    listeners: Sequence[Listener],
+    keeper: Keeper | None,
+) -> Found:
+    """Continue an interrupted run, with all that its start had found."""
+    A, facts, progress = graph.A, resume.facts, resume.progress
+    _, (_, norm_A) = A.settle((), A.sum_entries(entry_sums))
+    watched = settings["stop"] == "auto" and settings["init"] == "kmeans"
+    weights = A.hold(A.rows(graph.weights, 2, dtype=np.float64)) if watched else None
+    labels = resume.rows.get("labels")
+    if keeper is not None:
+        keeper.note(facts, {} if labels is None else {"start-labels": labels})
+    outcomes = run(
+        progress.solver,
+        Problem(A, float(norm_A), settings["k"], weights),
+        progress.state,
+        stop=settings["stop"],
+        tol=settings["tol"],
+        max_iter=settings["max_iter"],
+        evaluate_every=settings["evaluate_every"],
+        done=facts["done"],
+        products=facts["products"],
+        listeners=listeners,
+        resume=progress,
+        keeper=keeper,
+    )
+    return Found(outcomes, labels, facts["eigenvalues"], facts["next_eigenvalue"], facts["products"])
 
 
 def _solver(graph: GraphFacts, settings: Mapping[str, Any], values: list[float]) -> tuple[Any, int]:

@@ -1,0 +1,214 @@
+"""Keeps a run's progress in checkpoints beside its output, and ends a run with one when it is asked to."""
+
+import json
+import logging
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from snmf_dist.engine.rows import Graph, Rows
+from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt
+from snmf_dist.result.checkpoints import Checkpoint, CheckpointFolder
+from snmf_dist.solve.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+COST = 0.03  # share of a run's time that checkpoints may take
+SPEED = 5e8  # bytes a second that the first checkpoint is expected to be written with
+LEAST_SECONDS = 2.0  # between two checkpoints
+AFTER_LOSS = 4.0  # times as often after workers were lost, so that a run between losses still moves
+
+_active: "weakref.WeakSet[CheckpointKeeper]" = weakref.WeakSet()
+
+
+def ask_to_stop(signal: int) -> bool:
+    """Ask all runs of this process to write a checkpoint and end; whether there are any that can."""
+    for keeper in _active:
+        keeper.signal = signal
+    return bool(_active)
+
+
+class CheckpointKeeper:
+    """Writes checkpoints of one fit.
+
+    Parameters
+    ----------
+    folder : CheckpointFolder or None
+        Where to; None to write none.
+    every : int or "auto"
+        Write one every so many iterations; "auto": as often as `COST` allows.
+    time_limit : float, optional
+        Seconds after which the run is to end.
+    """
+
+    def __init__(
+        self, folder: CheckpointFolder | None, *, every: int | str = "auto", time_limit: float | None = None
+    ) -> None:
+        self.folder, self.every = folder, every
+        self.signal: int | None = None
+        self.saved = 0  # checkpoints that are whole
+        self.losses = 0
+        self._ends = None if time_limit is None else time.monotonic() + time_limit
+        self._begun = time.monotonic()
+        self._next: float | None = None
+        self._last_iteration: int | None = None
+        self._number = 0
+        self._start: tuple[Mapping[str, Any], Mapping[str, Rows]] = ({}, {})
+        self._pending: tuple[str, dict[str, Any], dict[str, Any], float] | None = None
+        self._thread: threading.Thread | None = None
+        self._failed = False
+        self.A: Graph | None = None
+
+    def attach(self, A: Graph) -> None:
+        """Work with this graph from now on; what was under way on another one is given up."""
+        self.A, self._pending = A, None
+        if self.folder is not None:
+            _active.add(self)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint of this output."""
+        self._join()
+        found = None if self.folder is None else self.folder.latest()
+        if found is not None:
+            self._number = found.number
+        return found
+
+    def note(self, facts: Mapping[str, Any], rows: Mapping[str, Rows]) -> None:
+        """Remember what the start of a run found, to be written with each checkpoint."""
+        self._start = (facts, rows)
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit has come."""
+        return self._ends is not None and time.monotonic() >= self._ends
+
+    def after_iteration(self, progress: Callable[[], Progress]) -> None:
+        """Write a checkpoint if it is time to, and end the run if somebody asked for that."""
+        self._complete(wait=False)
+        stopping = self.signal is not None or self.out_of_time()
+        if self.folder is not None:
+            now = progress()
+            if stopping or self._is_due(now):
+                self._save(now)
+            if stopping:
+                self._complete(wait=True)
+                self._join()
+        if self.signal is not None:
+            raise Interrupted(self.signal, None if self.folder is None or not self.saved else self.folder.path)
+
+    def close(self, *, done: bool) -> None:
+        """Stop; remove the checkpoints if the run is done and its result kept."""
+        _active.discard(self)
+        self._join()
+        self.A = self._pending = None
+        self._start = ({}, {})
+        if done and self.folder is not None:
+            self.folder.remove()
+
+    def _is_due(self, progress: Progress) -> bool:
+        if self._pending is not None or self._failed:
+            return False
+        if not isinstance(self.every, str):
+            last = self._last_iteration
+            return progress.iteration > 0 if last is None else progress.iteration - last >= self.every
+        if self._next is None:
+            size = sum(rows.shape[0] * rows.shape[1] * rows.dtype.itemsize for rows in progress.rows().values())
+            self._next = self._begun + max(size / SPEED / COST, LEAST_SECONDS)
+        return time.monotonic() >= self._next
+
+    def _save(self, progress: Progress) -> None:
+        """Begin to write a checkpoint; in one process its rows are written when this returns."""
+        assert self.folder is not None, "there is a folder to write to"
+        assert self.A is not None, "the keeper is attached"
+        self._complete(wait=True)
+        self._join()
+        began, number = time.monotonic(), self._number + 1
+        facts, more = self._start
+        try:
+            place = self.folder.begin(number)
+            rows = {**progress.rows(), **more}
+            values = {}
+            for name, one in rows.items():
+                writer = self.folder.writer(place, name, one.shape, one.dtype, self.A.write_rows)
+                values[name] = self.A.write(one, writer)
+            self.A.begin(((), values))
+        except OSError as error:
+            self._give_up(error)
+            return
+        bounds: Any = getattr(self.A, "bounds")  # noqa: B009
+        block = {
+            "number": number,
+            "bounds": bounds.tolist(),
+            "facts": progress.facts(),
+            "start": json.dumps(dict(facts)),
+        }
+        self._number, self._last_iteration = number, progress.iteration
+        self._pending = (place, values, block, began)
+        self._complete(wait=False)
+
+    def _complete(self, *, wait: bool) -> None:
+        """Make the checkpoint under way whole, beside the next iterations, once its rows are written."""
+        if self._pending is None or self.A is None or self.folder is None:
+            return
+        place, values, block, began = self._pending
+        if not wait and not self.A.ready(values):
+            return
+        self._pending = None
+        try:
+            checksums = self.A.finish(values)
+        except OSError as error:
+            self._give_up(error)
+            return
+        took = time.monotonic() - began
+        often = AFTER_LOSS if self.losses else 1.0
+        self._next = time.monotonic() + max(took / COST / often, LEAST_SECONDS)
+        self._thread = threading.Thread(target=self._commit, args=(place, {**block, "checksums": checksums}))
+        self._thread.start()
+
+    def _commit(self, place: str, block: Mapping[str, Any]) -> None:
+        assert self.folder is not None, "there is a folder to write to"
+        try:
+            self.folder.commit(place, block)
+            self.saved += 1
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """Write no more checkpoints: the disk may be full, and the run matters more."""
+        self._failed, self._pending = True, None
+        text = f"no more checkpoints are written ({error}); the run goes on"
+        if threading.current_thread() is threading.main_thread():
+            warnings.warn(text, ResultWarning, stacklevel=2)
+        else:
+            logger.warning(text)
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
+def restored(checkpoint: Checkpoint, A: Graph, make: Any) -> tuple[Progress, dict[str, Any], dict[str, Rows]]:
+    """The progress, and what the start had found, of a checkpoint; the rows are read now and checked.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The checkpoint.
+    A : Graph
+        The graph, in the blocks that the checkpoint has.
+    make : class
+        The class of the solver.
+    """
+    arrays = checkpoint.arrays
+
+    def read(name: str) -> Rows:
+        if name not in arrays:
+            raise StoreCorrupt(f"the checkpoint lacks {name}; pass resume=False to start over")
+        return A.hold(A.rows_from(arrays[name], dtype=arrays[name].dtype))
+
+    progress = Progress.restored(checkpoint.facts, list(arrays), read, make)
+    start = {name.removeprefix("start-"): read(name) for name in arrays if name.startswith("start-")}
+    return progress, json.loads(checkpoint.start), start

@@ -1,0 +1,197 @@
+"""Checkpoints on disk: all that a run needs to continue, written while it goes on.
+
+They lie beside the result, in the folder ``<out>.checkpoint``, and go when the result is whole. Two generations
+take turns, so that one is whole while the other is written. Layout of one, format version 1 (a Zarr v3 group)::
+
+    attributes["snmf_dist"]     written last, when all arrays are on the disk
+        kind "checkpoint", version 1, complete true
+        number                  1, 2, 3, …: the larger of two whole generations is the newer
+        fingerprint             of the graph
+        settings                of the fit
+        bounds                  where the row blocks begin and end
+        facts, start            how far the run is, and what its start found, as JSON text
+        checksums               CRC-32 of each chunk of each array
+    state-X …, labels, peak-0 …, spectral   the rows, in the graph store's order
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import fsspec
+import numpy as np
+import zarr
+
+from snmf_dist import storage
+from snmf_dist.engine.tasks import array_from_reader
+from snmf_dist.errors import InputError, SnmfError, StoreCorrupt
+
+KIND = "checkpoint"
+SUFFIX = ".checkpoint"
+GENERATIONS = ("a", "b")
+MAY_CHANGE = ("max_iter", "tol")  # settings that do not change what an iteration does
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds; `arrays` are Dask arrays, read and checked when they are used."""
+
+    number: int
+    settings: dict[str, Any]
+    bounds: np.ndarray
+    facts: str
+    start: str
+    arrays: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """The checkpoints of one output.
+
+    Attributes
+    ----------
+    path : str
+        The folder.
+    fingerprint : str
+        Of the graph that the run is on.
+    settings : mapping
+        The settings of the run.
+    options : mapping, optional
+        Passed to fsspec for URLs.
+    """
+
+    path: str
+    fingerprint: str
+    settings: Mapping[str, Any]
+    options: storage.Options = None
+
+    def latest(self) -> Checkpoint | None:
+        """The newest whole checkpoint, or None.
+
+        Raises
+        ------
+        InputError
+            It is of another graph, or of a run with other settings.
+        """
+        found = [one for name in GENERATIONS if (one := self._read(name)) is not None]
+        if not found:
+            return None
+        group, block, name = max(found, key=lambda one: one[1]["number"])
+        self._compare(block)
+        bounds = np.array(block["bounds"], dtype=np.int64)
+        where = self._place(name)
+        arrays = {array: self._rows(group, where, block, array) for array in block["checksums"]}
+        return Checkpoint(block["number"], block["settings"], bounds, block["facts"], block["start"], arrays)
+
+    def begin(self, number: int) -> str:
+        """Start generation `number`, over the older of the two; the place to write to."""
+        place = self._place(GENERATIONS[number % 2])
+        if not storage.is_url(place):
+            os.makedirs(self.path, exist_ok=True)
+        storage.create_group(place, KIND, options=self.options)
+        return place
+
+    def writer(self, place: str, name: str, shape: tuple[int, int], dtype: Any, rows: int) -> "BlockWriter":
+        """Make an array of a generation, and give what writes its blocks of so many rows."""
+        group = storage.open_group(place, self.options, mode="r+")
+        group.create_array(
+            name, shape=shape, dtype=dtype, chunks=(min(rows, shape[0]), shape[1]), compressors=None
+        )
+        return BlockWriter(place, self.options, name)
+
+    def commit(self, place: str, block: Mapping[str, Any]) -> None:
+        """Make a generation whole: its arrays reach the disk first, then what says so."""
+        storage.flush(place)
+        group = storage.open_group(place, self.options, mode="r+")
+        whole = {"fingerprint": self.fingerprint, "settings": dict(self.settings), **block}
+        storage.finish_group(group, KIND, whole)
+        storage.flush(place)
+
+    def remove(self) -> None:
+        """Remove all checkpoints."""
+        if not storage.is_url(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        files, place = fsspec.core.url_to_fs(self.path, **(storage.plain(self.options) or {}))
+        if files.exists(place):
+            files.rm(place, recursive=True)
+
+    def _place(self, name: str) -> str:
+        return f"{self.path.rstrip('/')}/{name}"
+
+    def _read(self, name: str) -> tuple[zarr.Group, dict[str, Any], str] | None:
+        """A generation, if it is there and whole."""
+        place = self._place(name)
+        if not storage.exists(place, self.options):
+            return None
+        try:
+            group = storage.open_group(place, self.options)
+            return group, storage.read_block(group, place, KIND), name
+        except SnmfError:
+            return None
+
+    def _compare(self, block: Mapping[str, Any]) -> None:
+        again = "pass resume=False (--no-resume) to start over, or another out"
+        if block["fingerprint"] != self.fingerprint:
+            raise InputError(f"{self.path}: holds an unfinished run on another graph; {again}")
+        for name, value in self.settings.items():
+            before = block["settings"].get(name)
+            if name not in MAY_CHANGE and before != value:
+                raise InputError(
+                    f"{self.path}: holds an unfinished run with {name}={before!r}, now it is {value!r}; {again}"
+                )
+
+    def _rows(self, group: zarr.Group, place: str, block: Mapping[str, Any], name: str) -> Any:
+        array = group.get(name)
+        crcs = block["checksums"][name]
+        if not isinstance(array, zarr.Array) or len(crcs) != -(-array.shape[0] // array.chunks[0]):
+            raise StoreCorrupt(
+                f"{place}: {name} is missing or of the wrong shape; pass resume=False to start over"
+            )
+        bounds = [*range(0, array.shape[0], array.chunks[0]), array.shape[0]]
+        reader = BlockReader(place, self.options, name, tuple(crcs), array.chunks[0])
+        return array_from_reader(reader, bounds, array.shape[1], dtype=array.dtype)
+
+
+@dataclass(frozen=True)
+class BlockWriter:
+    """Writes one row block of an array, and returns its checksum."""
+
+    path: str
+    options: storage.Options
+    name: str
+
+    def __call__(self, start: int, rows: np.ndarray) -> int:
+        """Write it."""
+        array: Any = storage.open_group(self.path, self.options, mode="r+")[self.name]
+        array[start : start + len(rows)] = rows
+        return storage.checksum(rows)
+
+
+@dataclass(frozen=True)
+class BlockReader:
+    """Reads one row block of an array, and compares its checksum."""
+
+    path: str
+    options: storage.Options
+    name: str
+    checksums: tuple[int, ...]
+    chunk: int
+
+    def __call__(self, start: int, stop: int) -> np.ndarray:
+        """Read it."""
+        array: Any = storage.open_group(self.path, self.options)[self.name]
+        try:
+            rows = np.asarray(array[start:stop])
+        except Exception as error:  # codecs raise what they like
+            raise self._corrupt(start, stop) from error
+        if storage.checksum(rows) != self.checksums[start // self.chunk]:
+            raise self._corrupt(start, stop)
+        return rows
+
+    def _corrupt(self, start: int, stop: int) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self.path}: rows {start}:{stop} of {self.name} are not what was written; pass resume=False to "
+            "start over"
+        )

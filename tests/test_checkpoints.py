@@ -1,0 +1,204 @@
+"""A run that was interrupted continues from its checkpoint, bit for bit; what does not fit is refused by name."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from distributed import Client
+from numpy.testing import assert_array_equal
+
+import snmf_dist
+from snmf_dist import Status, errors
+from snmf_dist.engine.plan import plan
+from tests.test_memory import only
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::snmf_dist.errors.NotConverged", "ignore::snmf_dist.errors.ResultWarning"
+)
+
+
+class StopAt(snmf_dist.Listener):
+    """Ends a run as a kill would, after an iteration; remembers where runs began."""
+
+    sees_state = False
+
+    def __init__(self, iteration=None):
+        self.iteration, self.first, self.said = iteration, None, []
+
+    def on_wait(self, why):
+        self.said.append(why)
+
+    def on_iteration(self, record, state):
+        self.first = self.first or record.iteration
+        if record.iteration == self.iteration:
+            raise ZeroDivisionError("killed")
+
+
+def interrupted_and_continued(graph, out, stop_at=13, **settings):
+    """The solution of a run that was cut off in the middle, and the iteration it continued with."""
+    with pytest.raises(ZeroDivisionError):
+        snmf_dist.fit(graph, 3, **settings, out=out, checkpoint_every=5, listeners=[StopAt(stop_at)])
+    assert (out.parent / f"{out.name}.checkpoint").is_dir()
+    assert not out.exists()
+    watch = StopAt()
+    solution = snmf_dist.fit(graph, 3, **settings, out=out, save_state=True, listeners=[watch])
+    assert not (out.parent / f"{out.name}.checkpoint").exists()
+    return solution, watch.first
+
+
+def same(one, other):
+    assert_array_equal(np.asarray(one.membership), np.asarray(other.membership))
+    assert_array_equal(one.labels, other.labels)
+    assert (one.status, one.n_iter, one.captured, one.n_products) == (
+        other.status,
+        other.n_iter,
+        other.captured,
+        other.n_products,
+    )
+    trace = [[(r.iteration, r.change, r.rho, r.products) for r in s.history] for s in (one, other)]
+    assert trace[0] == trace[1]
+    assert one.provenance["eigenvalues"] == other.provenance["eigenvalues"]
+    if one.spectral_labels is not None:
+        assert_array_equal(one.spectral_labels, other.spectral_labels)
+
+
+RUNS = [
+    {"init": "kmeans", "stop": "kkt", "tol": 1e-9, "max_iter": 30},
+    {"init": "random", "stop": "paper", "tol": 1e-9, "max_iter": 30},
+    {"init": "random", "n_init": 3, "rho": 0.3, "stop": "paper", "tol": 1e-3, "max_iter": 60},
+    {"init": "spectral", "solver": "hals", "stop": "paper", "tol": 1e-12, "max_iter": 25},
+    {"init": "random", "solver": "apg", "stop": "paper", "tol": 1e-12, "max_iter": 18},
+]
+
+
+@pytest.mark.parametrize("settings", RUNS)
+def test_an_interrupted_run_continues_bit_for_bit(graph, tmp_path, settings):
+    found, first = interrupted_and_continued(graph, tmp_path / "r.zarr", **settings)
+    assert 6 <= first <= 14
+    same(found, snmf_dist.fit(graph, 3, **settings))
+
+
+@pytest.mark.parametrize("way", ["A streamed", "on disk"])
+def test_it_does_so_streamed_and_on_disk(graph, tmp_path, monkeypatch, way):
+    monkeypatch.setattr("snmf_dist.api.plan", lambda *a, **k: only(way, plan(*a, **k)))
+    found, first = interrupted_and_continued(graph, tmp_path / "r.zarr", **RUNS[1])
+    assert first > 5
+    monkeypatch.undo()
+    same(found, snmf_dist.fit(graph, 3, **RUNS[1]))
+
+
+@pytest.mark.parametrize("settings", [RUNS[0], RUNS[2]])
+def test_it_does_so_on_a_cluster_and_changes_places(graph, tmp_path, two_processes, settings):
+    expected = snmf_dist.fit(graph, 3, **settings, block_rows=25)
+    with Client(two_processes):
+        found, first = interrupted_and_continued(graph, tmp_path / "a.zarr", **settings, block_rows=25)
+        assert first > 5
+        same(found, expected)
+        with pytest.raises(ZeroDivisionError):
+            snmf_dist.fit(
+                graph,
+                3,
+                **settings,
+                block_rows=25,
+                out=tmp_path / "b.zarr",
+                checkpoint_every=5,
+                listeners=[StopAt(13)],
+            )
+    same(snmf_dist.fit(graph, 3, **settings, block_rows=25, out=tmp_path / "b.zarr"), expected)
+
+
+def cut_off(graph, out, **settings):
+    given = {"init": "random", "stop": "paper", "tol": 1e-9, "max_iter": 30, **settings}
+    with pytest.raises(ZeroDivisionError):
+        snmf_dist.fit(graph, 3, **given, out=out, checkpoint_every=4, listeners=[StopAt(13)])
+    return given
+
+
+def test_other_settings_are_refused_by_name_and_may_start_over(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    with pytest.raises(errors.InputError, match=r"unfinished run with seed=0, now it is 1; pass resume=False"):
+        snmf_dist.fit(graph, 3, **given, seed=1, out=out)
+    watch = StopAt()
+    found = snmf_dist.fit(graph, 3, **given, seed=1, out=out, resume=False, listeners=[watch])
+    assert watch.first == 1
+    same(found, snmf_dist.fit(graph, 3, **given, seed=1))
+
+
+def test_another_graph_is_refused(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    W = graph.read_rows(0, graph.n) * 2
+    other = snmf_dist.import_graph(W, tmp_path / "other.zarr", dtype="float64", normalize=None)
+    with pytest.raises(errors.InputError, match="unfinished run on another graph"):
+        snmf_dist.fit(other, 3, **given, out=out)
+
+
+def test_the_iteration_limit_may_be_raised(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    found = snmf_dist.fit(graph, 3, **given | {"max_iter": 40}, out=out)
+    same(found, snmf_dist.fit(graph, 3, **given | {"max_iter": 40}))
+
+
+def test_a_torn_generation_leaves_the_other_one(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    folder = tmp_path / "r.zarr.checkpoint"
+    numbers = {
+        name: json.loads((folder / name / "zarr.json").read_text())["attributes"]["snmf_dist"].get("number", 0)
+        for name in "ab"
+    }
+    newest = max(numbers, key=numbers.get)
+    (folder / newest / "zarr.json").write_text("{")
+    watch = StopAt()
+    found = snmf_dist.fit(graph, 3, **given, out=out, listeners=[watch])
+    assert 1 < watch.first <= 13
+    same(found, snmf_dist.fit(graph, 3, **given))
+
+
+def test_a_flipped_byte_in_a_checkpoint_is_noticed(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    folder = tmp_path / "r.zarr.checkpoint"
+    for name in "ab":
+        chunk = next(
+            path for path in (folder / name / "state-X").rglob("*") if path.is_file() and "c" in path.parts
+        )
+        raw = bytearray(chunk.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        chunk.write_bytes(raw)
+    with pytest.raises(errors.StoreCorrupt, match=r"rows 0:90 of state-X are not what was written"):
+        snmf_dist.fit(graph, 3, **given, out=out)
+
+
+def test_a_time_limit_ends_with_the_best_so_far_and_the_same_call_continues(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    settings = {"init": "random", "stop": "paper", "tol": 1e-9, "max_iter": 40}
+    first = snmf_dist.fit(graph, 3, **settings, out=out, time_limit=1e-3)
+    assert first.status is Status.OUT_OF_TIME
+    assert first.n_iter < 40
+    assert not out.exists()
+    watch = StopAt()
+    found = snmf_dist.fit(graph, 3, **settings, out=out, listeners=[watch])
+    assert watch.said
+    assert found.n_iter == 40
+    assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(graph, 3, **settings).membership))
+
+
+def test_checkpoints_that_cannot_be_written_do_not_end_the_run(graph, tmp_path, monkeypatch):
+    def full(*arguments, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("snmf_dist.result.checkpoints.BlockWriter.__call__", full)
+    with pytest.warns(errors.ResultWarning, match="no more checkpoints are written"):
+        found = snmf_dist.fit(graph, 3, init="random", out=tmp_path / "r.zarr", checkpoint_every=3)
+    assert found.labels.shape == (90,)
+    assert (tmp_path / "r.zarr").exists()
+
+
+def test_nothing_is_left_beside_a_result(graph, tmp_path):
+    snmf_dist.fit(graph, 3, out=tmp_path / "r.zarr", checkpoint_every=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.zarr", "r.zarr"]
+    shutil.rmtree(tmp_path / "r.zarr")
