@@ -198,17 +198,22 @@ def test_a_lost_scheduler_is_an_error_in_words(graph):
         snmf_dist.fit(graph, 3, listeners=[Killer()])
 
 
-def test_an_interrupted_run_exits_with_130_and_writes_nothing(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_a_checkpoint_that_the_same_command_continues(tmp_path, number, code):
     W, _ = planted_graph(300, 3)
     snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=100)
-    command = [sys.executable, "-m", "snmf_dist", "fit", str(tmp_path / "g.zarr"), "-k", "3", "--rho", "1e-4"]
-    command += ["--max-iter", "1000000", "--tol", "1e-5", "--out", str(tmp_path / "r.zarr")]
+    arguments = ("fit", tmp_path / "g.zarr", "-k", 3, "--rho", 1e-4, "--tol", 1e-5, "--out", tmp_path / "r.zarr")
+    command = [sys.executable, "-m", "snmf_dist", *map(str, arguments), "--max-iter", "1000000"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as child:
         child.stdout.readline()
         child.stdout.readline()  # the run has begun
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         _, said = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert "interrupted; no result was written" in said
-    assert sorted(os.listdir(tmp_path)) == ["g.zarr"]
+    assert child.returncode == code
+    assert f"interrupted; the same call continues from {tmp_path}/r.zarr.checkpoint" in said
+    assert sorted(os.listdir(tmp_path)) == ["g.zarr", "r.zarr.checkpoint"]
+    again = run_cli(*arguments, "--time-limit", 0.2, "--max-iter", 1_000_000)
+    assert "continuing after iteration" in again.stdout
+    assert again.returncode == 1
+    assert f"the same command continues from {tmp_path}/r.zarr.checkpoint" in again.stdout.replace("\n", " ")

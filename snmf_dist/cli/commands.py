@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 not converged, 2 bad input, 3 failed.
 
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -17,16 +18,20 @@ from snmf_dist.cli.demo import demo_
 from snmf_dist.cli.fits import fit, plan_
 from snmf_dist.cli.graphs import graph_, import_
 from snmf_dist.cli.stores import check, info
-from snmf_dist.errors import NoRoom, ResultNotSaved, SnmfError, WorkLost
+from snmf_dist.errors import Interrupted, NoRoom, ResultNotSaved, SnmfError, WorkLost
+from snmf_dist.keeping import ask_to_stop
 
 BAD_INPUT, FAILED = 2, 3  # exit codes, beside 1 of `fit`
+PATIENCE = 25.0  # seconds that a run gets to write a last checkpoint
+_asked: list[int] = []  # signals that runs were told of
 
 
 class _Commands(click.Group):
     """Turns what the library raises and warns of into lines for the terminal, and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that we clean up
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _on_signal)
         with _plain_warnings():
             try:
                 return super().invoke(ctx)
@@ -34,6 +39,8 @@ class _Commands(click.Group):
                 raise
             except (WorkLost, ResultNotSaved, NoRoom) as error:
                 code, text = FAILED, str(error)
+            except Interrupted as error:
+                code, text = 128 + error.signal, str(error)
             except SnmfError as error:
                 code, text = BAD_INPUT, str(error)
             except OSError as error:
@@ -49,6 +56,20 @@ class _Commands(click.Group):
                 )
         click.echo(f"error: {text}", err=True)
         raise click.exceptions.Exit(code)
+
+
+def _on_signal(number: int, frame: Any) -> None:
+    """Let runs write a checkpoint and end, for a while; at a second signal, or if there are none, end at once."""
+    if not _asked and ask_to_stop(number):
+        _asked.append(number)
+        click.echo("ending after this iteration, with a checkpoint; once more to end at once", err=True)
+        timer = threading.Timer(PATIENCE, signal.raise_signal, [number])
+        timer.daemon = True
+        timer.start()
+    elif number == signal.SIGINT:
+        raise KeyboardInterrupt
+    else:
+        sys.exit(128 + number)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

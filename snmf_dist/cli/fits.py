@@ -93,6 +93,22 @@ NOT_CONVERGED = 1  # exit code
 )
 @click.option("--json-lines", metavar="FILE", help="Write each iteration as a line of JSON.")
 @click.option("--overwrite", is_flag=True, help="Replace the result at --out.")
+@click.option(
+    "--resume/--no-resume",
+    default=True,
+    show_default=True,
+    help="Continue an unfinished run from its checkpoint in OUT.checkpoint, or give it up.",
+)
+@click.option(
+    "--checkpoint-every",
+    metavar="ITERATIONS|auto|none",
+    default="auto",
+    show_default=True,
+    help="How often to write a checkpoint; auto: at most 3 % of the time is spent on them.",
+)
+@click.option(
+    "--time-limit", type=float, metavar="SECONDS", help="End with a checkpoint then; the same command continues."
+)
 def fit(
     graph: str,
     out: str,
@@ -116,6 +132,7 @@ def fit(
     """
     console = new_console()
     settings["rho"] = _rho(settings["rho"])
+    settings["checkpoint_every"] = _checkpoint_every(settings["checkpoint_every"])
     given = dict(_graph_setting(text) for text in graph_settings)
     storage.check_free(storage.normal_path(out), KIND, overwrite=settings["overwrite"])
     listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
@@ -128,7 +145,10 @@ def fit(
         known = read_labels(truth, n=store.n) if truth else None
         solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
     print_solution(console, solution, known)
-    console.print(f"result: {out}")
+    if solution.status is snmf_dist.Status.OUT_OF_TIME:
+        console.print(f"no result yet: the same command continues from {out}.checkpoint")
+    else:
+        console.print(f"result: {out}")
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
 
@@ -141,6 +161,18 @@ def _rho(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is neither a number nor auto", param_hint="--rho") from None
+
+
+def _checkpoint_every(text: str) -> int | str | None:
+    """The value of --checkpoint-every."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    try:
+        return int(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither a whole number nor auto nor none", param_hint="--checkpoint-every"
+        ) from None
 
 
 def _graph_setting(text: str) -> tuple[str, Any]:
