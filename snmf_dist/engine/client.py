@@ -3,6 +3,7 @@
 Alone in importing distributed. Without a client everything runs on threads of this process.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -118,7 +119,7 @@ def wait_for(client: Any, futures: Sequence[Any], *, workers: Iterable[str] = ()
     from distributed import wait
     from distributed.client import FuturesCancelledError
 
-    alone = 0.0
+    watch = _Watch(client, workers)
     while True:
         try:
             wait(futures, timeout=LOOK_EVERY)
@@ -126,20 +127,65 @@ def wait_for(client: Any, futures: Sequence[Any], *, workers: Iterable[str] = ()
         except FuturesCancelledError as error:
             raise RowsLost("results went with the worker that held them") from error
         except TimeoutError:
-            there = set(worker_addresses(client))
-            gone = [address for address in workers if address not in there]
-            if gone:
-                raise RowsLost(f"worker {gone[0]} was lost before its work was done") from None
-            alone = 0.0 if there else alone + LOOK_EVERY
-            if alone >= NO_WORKERS:
-                raise WorkLost(
-                    f"the cluster has had no workers for {alone:.0f} s; start some, and the run again"
-                ) from None
+            watch.look()
     for future in futures:
         if future.status == "error":
             future.result()
         if future.status != "finished":
             raise RowsLost(f"{future.key} was lost ({future.status})")
+
+
+def gather(client: Any, futures: Any) -> Any:
+    """What tasks returned, in the structure of `futures`; look at the cluster now and then while it is on its way.
+
+    Raises
+    ------
+    WorkLost
+        The cluster has had no workers for a minute.
+    """
+    watch = _Watch(client)
+    work = asyncio.run_coroutine_threadsafe(client.gather(futures, asynchronous=True), client.loop.asyncio_loop)
+    while True:
+        try:
+            return work.result(timeout=LOOK_EVERY)
+        except TimeoutError:
+            if work.done():  # a task raised it
+                raise
+            try:
+                watch.look()
+            except BaseException:
+                work.cancel()
+                raise
+
+
+class _Watch:
+    """Looks at a cluster while work is waited for, and raises when the wait is in vain.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    needed : iterable of str
+        Addresses of workers that the work cannot do without.
+    """
+
+    def __init__(self, client: Any, needed: Iterable[str] = ()) -> None:
+        self.client, self.needed, self.alone = client, tuple(needed), 0.0
+
+    def look(self) -> None:
+        """Look, `LOOK_EVERY` seconds after the last time."""
+        if self.client.status != "running":
+            raise ConnectionError("the client lost its scheduler")
+        there = set(worker_addresses(self.client))
+        gone = [address for address in self.needed if address not in there]
+        if gone:
+            raise RowsLost(f"worker {gone[0]} was lost before its work was done")
+        self.alone = 0.0 if there else self.alone + LOOK_EVERY
+        if self.alone >= NO_WORKERS:
+            raise WorkLost(
+                f"the cluster has had no workers for {self.alone:.0f} s; start some, and the run again: it "
+                "continues from its checkpoint, if it writes to out="
+            )
 
 
 def worker_addresses(client: Any) -> list[str]:

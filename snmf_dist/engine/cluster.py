@@ -35,7 +35,7 @@ from snmf_dist.engine.calls import (
     same_value,
     some_rows,
 )
-from snmf_dist.engine.client import wait_for
+from snmf_dist.engine.client import gather, wait_for
 from snmf_dist.engine.halo import Source
 from snmf_dist.engine.plan import STEPS_AHEAD
 from snmf_dist.engine.reduce import FAN_IN, add_up, in_groups
@@ -202,7 +202,7 @@ class ClusterGraph:
         named = numbers if isinstance(numbers, Mapping) else {"": numbers}
         small = {name: value for name, value in named.items() if isinstance(value, Small)}
         wait_for(self.client, [future for value in small.values() for future in value.futures])
-        found = self.client.gather({name: value.futures for name, value in small.items()})
+        found = gather(self.client, {name: value.futures for name, value in small.items()})
         for value in small.values():
             value.layer.finish()
         known = {k: add_up(list(v)) if small[k].to_add else v[0] for k, v in found.items()}
@@ -236,7 +236,7 @@ class ClusterGraph:
             )
             rows = ClusterRows(layer, name, self.bounds, rows.shape[1], rows.dtype)
         self._wait_for(rows)
-        return np.concatenate(self.client.gather(rows.futures))
+        return np.concatenate(gather(self.client, rows.futures))
 
     def reorder(self, rows: Any, index: np.ndarray) -> Any:
         """Row i of the result, a Dask array, is row index[i]; each block's task asks the workers for its rows."""

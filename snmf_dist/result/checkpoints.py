@@ -26,7 +26,7 @@ import zarr
 
 from snmf_dist import storage
 from snmf_dist.engine.tasks import array_from_reader
-from snmf_dist.errors import InputError, SnmfError, StoreCorrupt
+from snmf_dist.errors import InputError, RowsLost, SnmfError, StoreCorrupt
 
 KIND = "checkpoint"
 SUFFIX = ".checkpoint"
@@ -150,7 +150,7 @@ class CheckpointFolder:
                 f"{place}: {name} is missing or of the wrong shape; pass resume=False to start over"
             )
         bounds = [*range(0, array.shape[0], array.chunks[0]), array.shape[0]]
-        reader = BlockReader(place, self.options, name, tuple(crcs), array.chunks[0])
+        reader = BlockReader(place, self.options, name, tuple(crcs), array.chunks[0], block["number"])
         return array_from_reader(reader, bounds, array.shape[1], dtype=array.dtype)
 
 
@@ -178,19 +178,27 @@ class BlockReader:
     name: str
     checksums: tuple[int, ...]
     chunk: int
+    number: int
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         """Read it."""
-        array: Any = storage.open_group(self.path, self.options)[self.name]
         try:
+            array: Any = storage.open_group(self.path, self.options)[self.name]
             rows = np.asarray(array[start:stop])
         except Exception as error:  # codecs raise what they like
-            raise self._corrupt(start, stop) from error
+            raise self._wrong(start, stop) from error
         if storage.checksum(rows) != self.checksums[start // self.chunk]:
-            raise self._corrupt(start, stop)
+            raise self._wrong(start, stop)
         return rows
 
-    def _corrupt(self, start: int, stop: int) -> StoreCorrupt:
+    def _wrong(self, start: int, stop: int) -> SnmfError:
+        """The error for rows that are not there: a newer checkpoint took their place, or the file is damaged."""
+        try:
+            block = storage.open_group(self.path, self.options).attrs.get(storage.BLOCK)
+        except SnmfError:
+            block = None
+        if isinstance(block, dict) and block.get("number") != self.number:
+            return RowsLost(f"{self.path}: a newer checkpoint took the place of the one that is needed")
         return StoreCorrupt(
             f"{self.path}: rows {start}:{stop} of {self.name} are not what was written; pass resume=False to "
             "start over"

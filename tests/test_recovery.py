@@ -1,0 +1,120 @@
+"""Workers and clients are killed while a run is going; it ends with the answer of an undisturbed one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import snmf_dist
+from snmf_dist import errors
+from snmf_dist.engine import client as cluster
+from tests.helpers import planted_graph
+from tests.test_cluster import scheduler, worker
+
+pytestmark = pytest.mark.filterwarnings("ignore::snmf_dist.errors.NotConverged")
+SETTINGS = {"k": 4, "init": "random", "stop": "paper", "tol": 1e-12, "max_iter": 40, "block_rows": 50}
+
+
+@pytest.fixture
+def larger(tmp_path):
+    W, _ = planted_graph(200, 4, seed=7)
+    return snmf_dist.import_graph(W, tmp_path / "g.zarr", block_rows=50, dtype="float64")
+
+
+class Kills(snmf_dist.Listener):
+    """Kills a worker process after given iterations, each once; counts the iterations that are done again."""
+
+    sees_state = False
+
+    def __init__(self, client, moments):
+        self.client, self.moments = client, list(moments)
+        self.last = self.again = self.kills = 0
+        self.said = []
+
+    def on_wait(self, why):
+        self.said.append(why)
+
+    def on_iteration(self, record, state):
+        self.again += record.iteration <= self.last
+        self.last = max(self.last, record.iteration)
+        if self.moments and record.iteration >= self.moments[0]:
+            del self.moments[0]
+            victims = sorted(self.client.run(os.getpid).values())
+            os.kill(victims[self.kills % len(victims)], signal.SIGKILL)
+            self.kills += 1
+
+
+def test_lost_workers_cost_the_iterations_since_the_last_checkpoint(larger, tmp_path):
+    expected = snmf_dist.fit(larger, **SETTINGS)
+    with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
+        client.wait_for_workers(2, timeout=30)
+        kills = Kills(client, [9, 23])
+        found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[kills])
+        assert kills.kills == 2
+        assert any("continues from its last checkpoint" in text for text in kills.said)
+        assert kills.again <= 2 * 8  # three since the checkpoint, and those under way
+        assert_array_equal(found.membership.compute(), expected.membership.compute())
+        assert found.n_iter == expected.n_iter
+
+
+def test_the_same_command_continues_after_the_client_was_killed(larger, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = SETTINGS | {"max_iter": 100_000, "out": str(out), "checkpoint_every": 20}
+    code = (
+        f"import snmf_dist, warnings; warnings.simplefilter('ignore'); snmf_dist.fit({larger.path!r}, **{given!r})"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as child:
+        folder = tmp_path / "r.zarr.checkpoint"
+        deadline = time.monotonic() + 120
+        while not (folder / "b" / "zarr.json").exists() or b'"complete":true' not in (
+            (folder / "b" / "zarr.json").read_bytes().replace(b" ", b"")
+        ):
+            assert time.monotonic() < deadline
+            assert child.poll() is None
+            time.sleep(0.02)
+        child.kill()
+    assert not out.exists()
+    seen = Kills(None, [])
+    settings = SETTINGS | {"max_iter": 60}
+    try:
+        found = snmf_dist.fit(larger, **settings, out=out, listeners=[seen])
+    except ValueError:  # it had done more than these before it was killed
+        settings = SETTINGS | {"max_iter": 100_000, "tol": 1e-3}
+        found = snmf_dist.fit(larger, **settings, out=out, listeners=[seen])
+    assert any("from a checkpoint" in text for text in seen.said)
+    assert np.isfinite(found.captured)
+    if settings["max_iter"] == 60:
+        assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(larger, **settings).membership))
+
+
+def test_a_cluster_that_stays_without_workers_is_given_up(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "NO_WORKERS", 2.0)
+    monkeypatch.setattr(cluster, "LOOK_EVERY", 1.0)
+
+    class Stop(snmf_dist.Listener):
+        sees_state = False
+
+        def on_iteration(self, record, state):
+            if record.iteration == 8:
+                child.kill()
+
+    command = [sys.executable, "-m", "dask", "worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny"]
+    with scheduler() as address:
+        child = subprocess.Popen([*command, "--no-dashboard", address], stderr=subprocess.DEVNULL)
+        try:
+            with (
+                cluster.connect(address, timeout=30),
+                pytest.raises(errors.WorkLost, match="has had no workers for"),
+            ):
+                snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[Stop()])
+        finally:
+            child.kill()
+            child.wait()
+    assert (tmp_path / "r.zarr.checkpoint").is_dir()
+    found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr")
+    assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(larger, **SETTINGS).membership))
