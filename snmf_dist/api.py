@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -164,7 +165,8 @@ def fit(
     for listener in listeners:
         listener.on_start(dict(settings))
     try:
-        with machine.one_blas_thread(), cluster.explain_losses():
+        losses = nullcontext() if client is None else cluster.explain_losses()
+        with machine.one_blas_thread(), losses:
             solution = solve_graph(graph, settings, warm, listeners, plan=chosen)
             status = solution.status
             if result_path is not None:

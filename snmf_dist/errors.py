@@ -20,6 +20,10 @@ class StoreExists(SnmfError, FileExistsError):
     """The output path is taken and ``overwrite`` was not asked for."""
 
 
+class OutputBusy(SnmfError, BlockingIOError):
+    """Another run is writing to the same output."""
+
+
 class NotOurStore(SnmfError, ValueError):
     """Something is at the path, but not a store of the expected kind."""
 

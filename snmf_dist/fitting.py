@@ -59,7 +59,7 @@ def solve_graph(
     _compile_kernels(store.dtype, listeners, plan)
     for attempt in range(RESTARTS + 1):
         try:
-            with _threads(plan), explain_losses():
+            with _threads(plan), explain_losses() if plan.workers else nullcontext():
                 return _solve_once(store, settings, warm, listeners, plan=plan, begun=begun)
         except RowsLost as error:
             if attempt == RESTARTS:

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 LAYERS = [
     "errors result.records",
     "validation",
-    "storage",
+    "storage verified locks",
     "engine.reduce engine.buffers engine.halo engine.machine engine.disk engine.plan engine.rows engine.tasks",
     "engine.local engine.loading",
     "engine.client engine.serving engine.calls engine.servers engine.cluster",

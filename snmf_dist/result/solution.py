@@ -126,7 +126,7 @@ class Solution:
             for rows in (self.membership, *(self.state or ()))
         ]
         if not np.array_equal(found[0], self.labels):
-            raise StoreCorrupt("labels are not those of the membership; fit again")
+            raise StoreCorrupt("the labels are not those of the membership; fit again with overwrite=True")
 
     def save(
         self,
