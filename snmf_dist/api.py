@@ -1,9 +1,10 @@
 """The verbs: check, wire the stages, return."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from snmf_dist.arguments import check_fit, find_graph, name_start, open_start
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine import machine
 from snmf_dist.engine.plan import Plan, plan
-from snmf_dist.errors import InputError, ResultNotSaved
+from snmf_dist.errors import InputError, ResultNotSaved, reason
 from snmf_dist.fitting import solve_graph, warn_of
 from snmf_dist.graph.store import GraphStore, open_graph
-from snmf_dist.listeners import Listener, LogLines
+from snmf_dist.listeners import Guarded, Listener, LogLines
+from snmf_dist.locks import only_writer
+from snmf_dist.result import files
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.solve.pipeline import INITS
@@ -87,8 +90,9 @@ def fit(
     seed : int, default 0
         Seed of the random number generator.
     out : str or path-like, optional
-        Also save the solution here. The solution that is returned then holds what was saved: its `state` is
-        None unless `save_state` is set.
+        Also save the solution here. No other run may write here meanwhile, and room for it must be free before
+        the run begins; if it cannot be written nevertheless, `ResultNotSaved` holds it. The solution that is
+        returned then holds what was saved: its `state` is None unless `save_state` is set.
     save_state : bool, default False
         Save the solver's state too, so that the run can be resumed exactly; the result is then up to six times
         as large.
@@ -130,53 +134,71 @@ def fit(
         raise InputError("save_state is set, but there is nowhere to save to; give out= too")
     if result_path is not None:
         storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
-    graph = find_graph(zarr_path, graph_settings, storage_options)
-    settings = check_fit(
-        graph,
-        k=k,
-        solver=solver,
-        init=init,
-        rho=rho,
-        stop=stop,
-        tol=tol,
-        max_iter=max_iter,
-        n_init=n_init,
-        seed=seed,
-        block_rows=block_rows,
-        evaluate_every=evaluate_every,
-    )
-    warm = open_start(graph, init, settings, storage_options)
-    client = cluster.current_client()
-    if client is not None:
-        cluster.check_workers(client, graph.path, graph.options)
-    chosen = _plan(
-        graph,
-        k,
-        solver=solver,
-        init=settings["init"],
-        n_init=n_init,
-        memory_limit=memory_limit,
-        block_rows=block_rows,
-    )
-    listeners = [LogLines()] if listeners is None else listeners
-    listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
+    with nullcontext() if result_path is None else only_writer(result_path):
+        graph = find_graph(zarr_path, graph_settings, storage_options)
+        settings = check_fit(
+            graph,
+            k=k,
+            solver=solver,
+            init=init,
+            rho=rho,
+            stop=stop,
+            tol=tol,
+            max_iter=max_iter,
+            n_init=n_init,
+            seed=seed,
+            block_rows=block_rows,
+            evaluate_every=evaluate_every,
+        )
+        warm = open_start(graph, init, settings, storage_options)
+        client = cluster.current_client()
+        if client is not None:
+            cluster.check_workers(client, graph.path, graph.options)
+        chosen = _plan(
+            graph,
+            k,
+            solver=solver,
+            init=settings["init"],
+            n_init=n_init,
+            memory_limit=memory_limit,
+            block_rows=block_rows,
+        )
+        listeners = [LogLines()] if listeners is None else listeners
+        listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
+        listeners = [Guarded(listener) for listener in listeners]
+        save = None
+        if result_path is not None:
+            files.check_room(result_path, graph.n, k, graph.dtype, state=SOLVERS[solver].arrays * save_state)
+            saving = {"save_state": save_state, "overwrite": overwrite, "options": storage_options}
+            save = partial(_save, result_path, saving)
+        solution = _solve(graph, settings, warm, listeners, plan=chosen, client=client, save=save)
+    warn_of(solution, graph.components)
+    return solution
 
+
+def _solve(
+    graph: GraphStore,
+    settings: dict[str, Any],
+    warm: Solution | np.ndarray | None,
+    listeners: list[Listener],
+    *,
+    plan: Plan,
+    client: Any,
+    save: Callable[[Solution], Solution] | None = None,
+) -> Solution:
+    """Run, save, and tell the listeners when it begins and ends."""
     status = None
     for listener in listeners:
         listener.on_start(dict(settings))
     try:
         losses = nullcontext() if client is None else cluster.explain_losses()
         with machine.one_blas_thread(), losses:
-            solution = solve_graph(graph, settings, warm, listeners, plan=chosen)
+            solution = solve_graph(graph, settings, warm, listeners, plan=plan)
             status = solution.status
-            if result_path is not None:
-                saving = {"save_state": save_state, "overwrite": overwrite, "storage_options": storage_options}
-                solution = _save(solution, result_path, saving)
+            return solution if save is None else save(solution)
     finally:
         for listener in listeners:
             listener.on_end(status)
-    warn_of(solution, graph.components)
-    return solution
 
 
 def plan_fit(
@@ -280,20 +302,20 @@ def _plan(
     )
 
 
-def _save(solution: Solution, path: str, saving: dict[str, Any]) -> Solution:
+def _save(path: str, saving: dict[str, Any], solution: Solution) -> Solution:
     """Save, and return the solution as it was saved; one that is not in memory is read from disk from then on.
 
     If saving fails, the error holds the solution.
     """
     try:
-        solution.save(path, **saving)
-    except OSError as error:
+        solution.write(path, **saving)
+    except Exception as error:  # whatever it is, hours of work are at stake
         raise ResultNotSaved(
-            f"{path}: the result could not be written ({error}); the run is done, and this error's .solution "
-            "can be saved elsewhere",
+            f"{path}: the result could not be written ({reason(error)}); the run is done, and this error's "
+            ".solution can be saved elsewhere",
             solution,
         ) from error
     if solution.provenance["way"] == "in memory":
         return solution if saving["save_state"] else replace(solution, state=None)
-    saved = open_solution(path, storage_options=saving["storage_options"])
+    saved = open_solution(path, storage_options=saving["options"])
     return replace(solution, membership=saved.membership, state=saved.state)

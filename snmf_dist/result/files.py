@@ -19,6 +19,8 @@ Whatever is read is compared with the attribute block first, and with its checks
 """
 
 import dataclasses
+import os
+import shutil
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ import zarr
 
 from snmf_dist import storage, verified
 from snmf_dist.engine.tasks import array_from_reader, write_rows
-from snmf_dist.errors import StoreCorrupt
+from snmf_dist.errors import NoRoom, StoreCorrupt
 from snmf_dist.result.records import IterationRecord, Status
 
 KIND = "result"
@@ -50,6 +52,19 @@ class ResultParts(NamedTuple):
     provenance: Mapping[str, Any]
     spectral_labels: np.ndarray | None = None
     state: Any = None
+
+
+def check_room(path: str, n: int, K: int, dtype: Any, *, state: int = 0) -> None:
+    """Refuse a run whose result, with so many arrays of state, may not fit on the disk of `path`."""
+    if storage.is_url(path):
+        return
+    folder = os.path.dirname(path)
+    size, free = n * (K * np.dtype(dtype).itemsize * (1 + state) + 8), shutil.disk_usage(folder).free
+    if size > free:
+        raise NoRoom(
+            f"{folder}: the result takes up to {size / 1e6:.1f} MB, but {free / 1e6:.1f} MB are free; free some "
+            "room, or choose another place for it"
+        )
 
 
 def write_result(
