@@ -24,7 +24,7 @@ from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
-from snmf_dist.validation import choice, whole_number
+from snmf_dist.validation import choice, synchronous, whole_number
 
 
 def fit(
@@ -151,7 +151,7 @@ def fit(
             evaluate_every=evaluate_every,
         )
         warm = open_start(graph, init, settings, storage_options)
-        client = cluster.current_client()
+        client = synchronous(cluster.current_client())
         if client is not None:
             cluster.check_workers(client, graph.path, graph.options)
         chosen = _plan(
@@ -283,7 +283,7 @@ def _plan(
 ) -> Plan:
     """Plan a run whose settings are checked; `init` is a name, and "array" or "solution" if a start is given."""
     if workers is None:
-        workers = 0 if cluster.current_client() is None else cluster.n_workers()
+        workers = 0 if synchronous(cluster.current_client()) is None else cluster.n_workers()
     return plan(
         store.n,
         store.nnz,

@@ -108,7 +108,7 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
         listener.on_wait("compiling the kernels for this machine, once: about 20 seconds")
     seconds = compile_all(dtype)
     for listener in listeners:
-        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir()}")
+        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir() or 'the memory of this process'}")
 
 
 def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> Graph:

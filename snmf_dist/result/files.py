@@ -62,8 +62,8 @@ def check_room(path: str, n: int, K: int, dtype: Any, *, state: int = 0) -> None
     size, free = n * (K * np.dtype(dtype).itemsize * (1 + state) + 8), shutil.disk_usage(folder).free
     if size > free:
         raise NoRoom(
-            f"{folder}: the result takes up to {size / 1e6:.1f} MB, but {free / 1e6:.1f} MB are free; free some "
-            "room, or choose another place for it"
+            f"{folder}: the result takes up to {size:,} bytes, but {free:,} are free; free some room, or choose "
+            "another place for it"
         )
 
 

@@ -78,6 +78,8 @@ class Judge:
 
     def of_look(self, iteration: int, verdict: Status | None, quality: Quality) -> Status | None:
         """Judge an evaluated iteration, given the verdict on its numbers; None to go on."""
+        if not math.isfinite(quality.captured) and verdict is not Status.COLLAPSED:
+            return Status.DIVERGED  # L is finite, but its squares are not: nothing that is taken of it means much
         if verdict is Status.CONVERGED and self.stop == "auto" and quality.kkt > NEAR:
             return Status.STUCK
         if verdict in (None, Status.MAX_ITER):

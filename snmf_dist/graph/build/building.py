@@ -37,6 +37,7 @@ from snmf_dist.graph.store import (
     silent,
 )
 from snmf_dist.locks import only_writer
+from snmf_dist.validation import synchronous
 
 GRAPH = "graph.zarr"  # in the build's folder, until it is whole
 LOW_RECALL = 0.9
@@ -125,6 +126,7 @@ def build_graph(
     (300, 1.0, 1)
     """
     begin = time.perf_counter()
+    synchronous(current_client())
     path = storage.normal_path(out)
     overwrite = overwrite or reuse
     storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
