@@ -33,20 +33,15 @@ NONE = np.empty(0)  # for a formula without sums
 def _can_keep() -> bool:
     """Whether numba finds a folder to keep kernels in: beside this file, in the home folder, or as it is told."""
     try:
-        njit(cache=True)(_count_one)
+        njit(cache=True)(lambda: 1)
     except RuntimeError:  # numba: "no locator available"
-        warnings.warn(
-            "compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder can be written to. "
-            "Each process compiles them again, about 20 seconds; set NUMBA_CACHE_DIR to a folder that can",
-            SlowKernels,
-            stacklevel=2,
+        text = (
+            "compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder can be written to, "
+            "so each process compiles them, about 20 seconds; set NUMBA_CACHE_DIR to a folder that can be written to"
         )
+        warnings.warn(text, SlowKernels, stacklevel=2)
         return False
     return True
-
-
-def _count_one() -> int:
-    return 1
 
 
 _fast: dict[str, Any] = {"nogil": True, "cache": _can_keep(), "fastmath": {"contract", "reassoc", "nsz"}}
