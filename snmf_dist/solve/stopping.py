@@ -128,8 +128,9 @@ def quality(A: Graph, L: Rows, *, norm_A: float, runs: int) -> Value:
 
 
 def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
-    """‖G‖₂ of each symmetric G, (R,); 1 if G is zero, to divide by."""
-    norms = np.linalg.norm(G, 2, axis=(1, 2))
+    """‖G‖₂ of each symmetric G, (R,); 1 if G is zero or overflowed, to divide by."""
+    finite = np.isfinite(G).all(axis=(1, 2), keepdims=True)
+    norms = np.linalg.norm(np.where(finite, G, 0.0), 2, axis=(1, 2))
     return np.where(norms > 0, norms, 1.0)
 
 

@@ -22,6 +22,8 @@ from snmf_dist.graph.store import normalize as ncut
 from snmf_dist.locks import only_writer
 from snmf_dist.validation import choice, whole_number
 
+LARGEST = 1e140  # sum of all weights: start and modularity square it
+
 
 def import_graph(
     source: Any,
@@ -214,6 +216,13 @@ def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarr
         raise InputError(
             f"{source.made['source']}: the weights of row {int(np.argmin(np.isfinite(degree)))} add up to more "
             "than float64 holds; scale the weights down"
+        )
+    with np.errstate(over="ignore"):
+        total = float(degree.sum())
+    if not 1 / LARGEST <= total <= LARGEST:
+        raise InputError(
+            f"{source.made['source']}: the weights add up to {total:.3g}; expected {1 / LARGEST:.0e} to "
+            f"{LARGEST:.0e}, so that their squares can be told from 0 and from infinity; multiply all weights by a number"
         )
     return degree
 

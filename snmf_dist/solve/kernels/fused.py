@@ -36,8 +36,8 @@ def _can_keep() -> bool:
         njit(cache=True)(lambda: 1)
     except RuntimeError:  # numba: "no locator available"
         text = (
-            "compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder can be written to, "
-            "so each process compiles them, about 20 seconds; set NUMBA_CACHE_DIR to a folder that can be written to"
+            "compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder can be written "
+            "to, so each process compiles them, about 20 seconds; set NUMBA_CACHE_DIR to one that can"
         )
         warnings.warn(text, SlowKernels, stacklevel=2)
         return False
