@@ -17,7 +17,6 @@ from snmf_dist.solve.pipeline import INITS, STOPS
 from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, known_names, positive_number, whole_number
 
-
 RHO_TIMES = 10  # distance of ρ from the ends of the range of a dtype, so that 1/ρ is finite
 
 

@@ -191,7 +191,7 @@ def settings(dice):
         "memory_limit": dice.choice([None, None, None, None, "1GiB", "1kB", 0, "many"]),
         "evaluate_every": dice.choice([1, 10, 10, 10**6]),
     }
-    chosen = {name: value for name, value in found.items() if dice.random() < 0.3}
+    chosen = {name: value for name, value in found.items() if dice.random() < 0.15}
     return {"k": dice.choice([1, 2, 3]), "max_iter": 30} | chosen
 
 

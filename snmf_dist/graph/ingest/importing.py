@@ -222,7 +222,7 @@ def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarr
     if not 1 / LARGEST <= total <= LARGEST:
         raise InputError(
             f"{source.made['source']}: the weights add up to {total:.3g}; expected {1 / LARGEST:.0e} to "
-            f"{LARGEST:.0e}, so that their squares can be told from 0 and from infinity; multiply all weights by a number"
+            f"{LARGEST:.0e}, so that their squares can be told from 0 and infinity; scale all weights"
         )
     return degree
 
