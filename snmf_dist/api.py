@@ -1,8 +1,10 @@
 """The verbs: check, wire the stages, return."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,18 +14,19 @@ from snmf_dist.arguments import check_fit, find_graph, name_start, open_start
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine import machine
 from snmf_dist.engine.plan import Plan, plan
-from snmf_dist.errors import InputError, ResultNotSaved
+from snmf_dist.errors import InputError, ResultNotSaved, reason
 from snmf_dist.fitting import solve_graph, warn_of
 from snmf_dist.graph.store import GraphStore, open_graph
-from snmf_dist.keeping import CheckpointKeeper
-from snmf_dist.listeners import Listener, LogLines
-from snmf_dist.result.checkpoints import SUFFIX, CheckpointFolder
+from snmf_dist.keeping import CheckpointKeeper, open_keeper
+from snmf_dist.listeners import Guarded, Listener, LogLines
+from snmf_dist.locks import only_writer
+from snmf_dist.result import files
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
-from snmf_dist.validation import choice, positive_number, whole_number
+from snmf_dist.validation import choice, synchronous, whole_number
 
 
 def fit(
@@ -92,8 +95,9 @@ def fit(
     seed : int, default 0
         Seed of the random number generator.
     out : str or path-like, optional
-        Also save the solution here. The solution that is returned then holds what was saved: its `state` is
-        None unless `save_state` is set.
+        Also save the solution here. No other run may write here meanwhile, and room for it must be free before
+        the run begins; if it cannot be written nevertheless, `ResultNotSaved` holds it. The solution that is
+        returned then holds what was saved: its `state` is None unless `save_state` is set.
     save_state : bool, default False
         Save the solver's state too, so that the run can be resumed exactly; the result is then up to six times
         as large.
@@ -145,83 +149,84 @@ def fit(
         raise InputError("save_state is set, but there is nowhere to save to; give out= too")
     if result_path is not None:
         storage.check_free(result_path, RESULT, overwrite=overwrite, options=storage_options)
-    graph = find_graph(zarr_path, graph_settings, storage_options)
-    settings = check_fit(
-        graph,
-        k=k,
-        solver=solver,
-        init=init,
-        rho=rho,
-        stop=stop,
-        tol=tol,
-        max_iter=max_iter,
-        n_init=n_init,
-        seed=seed,
-        block_rows=block_rows,
-        evaluate_every=evaluate_every,
-    )
-    warm = open_start(graph, init, settings, storage_options)
-    client = cluster.current_client()
-    if client is not None:
-        cluster.check_workers(client, graph.path, graph.options)
-    chosen = _plan(
-        graph,
-        k,
-        solver=solver,
-        init=settings["init"],
-        n_init=n_init,
-        memory_limit=memory_limit,
-        block_rows=block_rows,
-    )
-    listeners = [LogLines()] if listeners is None else listeners
-    listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
-
-    keeper = _keeper(graph, settings, result_path, checkpoint_every, time_limit, storage_options, resume=resume)
-
-    status, kept = None, False
-    for listener in listeners:
-        listener.on_start(dict(settings))
-    try:
-        with machine.one_blas_thread(), cluster.explain_losses():
-            solution = solve_graph(graph, settings, warm, listeners, plan=chosen, keeper=keeper)
-            status = solution.status
-            if result_path is not None and status is not Status.OUT_OF_TIME:
-                saving = {"save_state": save_state, "overwrite": overwrite, "storage_options": storage_options}
-                solution = _save(solution, result_path, saving)
-                kept = True
-    finally:
-        keeper.close(done=kept)
-        for listener in listeners:
-            listener.on_end(status)
+    with nullcontext() if result_path is None else only_writer(result_path):
+        graph = find_graph(zarr_path, graph_settings, storage_options)
+        settings = check_fit(
+            graph,
+            k=k,
+            solver=solver,
+            init=init,
+            rho=rho,
+            stop=stop,
+            tol=tol,
+            max_iter=max_iter,
+            n_init=n_init,
+            seed=seed,
+            block_rows=block_rows,
+            evaluate_every=evaluate_every,
+        )
+        warm = open_start(graph, init, settings, storage_options)
+        client = synchronous(cluster.current_client())
+        if client is not None:
+            cluster.check_workers(client, graph.path, graph.options)
+        chosen = _plan(
+            graph,
+            k,
+            solver=solver,
+            init=settings["init"],
+            n_init=n_init,
+            memory_limit=memory_limit,
+            block_rows=block_rows,
+        )
+        listeners = [LogLines()] if listeners is None else listeners
+        listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
+        listeners = [Guarded(listener) for listener in listeners]
+        save = None
+        if result_path is not None:
+            files.check_room(result_path, graph.n, k, graph.dtype, state=SOLVERS[solver].arrays * save_state)
+            saving = {"save_state": save_state, "overwrite": overwrite, "options": storage_options}
+            save = partial(_save, result_path, saving)
+        keeper = open_keeper(
+            graph.fingerprint,
+            settings,
+            result_path,
+            every=checkpoint_every,
+            time_limit=time_limit,
+            resume=resume,
+            options=storage_options,
+        )
+        solution = _solve(graph, settings, warm, listeners, plan=chosen, client=client, keeper=keeper, save=save)
     warn_of(solution, graph.components)
     return solution
 
 
-def _keeper(
+def _solve(
     graph: GraphStore,
     settings: dict[str, Any],
-    out: str | None,
-    every: int | str | None,
-    time_limit: float | None,
-    options: storage.Options,
+    warm: Solution | np.ndarray | None,
+    listeners: list[Listener],
     *,
-    resume: bool,
-) -> CheckpointKeeper:
-    """What writes the checkpoints of a fit, and knows the one to continue from."""
-    if time_limit is not None:
-        time_limit = positive_number("time_limit", time_limit)
-    if every is not None and not isinstance(every, str):
-        every = whole_number("checkpoint_every", every, 1)
-    elif every is not None:
-        choice("checkpoint_every", every, ("auto",))
-    if out is None or every is None:
-        return CheckpointKeeper(None, time_limit=time_limit)
-    folder = CheckpointFolder(out.rstrip("/") + SUFFIX, graph.fingerprint, settings, options)
-    if not resume:
-        folder.remove()
-    keeper = CheckpointKeeper(folder, every=every, time_limit=time_limit)
-    keeper.latest()  # a checkpoint of another run is refused before any work
-    return keeper
+    plan: Plan,
+    client: Any,
+    keeper: CheckpointKeeper,
+    save: Callable[[Solution], Solution] | None = None,
+) -> Solution:
+    """Run, save, and tell the listeners when it begins and ends; checkpoints go when the result is saved."""
+    status, saved = None, False
+    for listener in listeners:
+        listener.on_start(dict(settings))
+    try:
+        losses = nullcontext() if client is None else cluster.explain_losses()
+        with machine.one_blas_thread(), losses:
+            solution = solve_graph(graph, settings, warm, listeners, plan=plan, keeper=keeper)
+            status = solution.status
+            if save is not None and status is not Status.OUT_OF_TIME:
+                solution, saved = save(solution), True
+            return solution
+    finally:
+        keeper.close(done=saved)
+        for listener in listeners:
+            listener.on_end(status)
 
 
 def plan_fit(
@@ -306,7 +311,7 @@ def _plan(
 ) -> Plan:
     """Plan a run whose settings are checked; `init` is a name, and "array" or "solution" if a start is given."""
     if workers is None:
-        workers = 0 if cluster.current_client() is None else cluster.n_workers()
+        workers = 0 if synchronous(cluster.current_client()) is None else cluster.n_workers()
     return plan(
         store.n,
         store.nnz,
@@ -325,20 +330,20 @@ def _plan(
     )
 
 
-def _save(solution: Solution, path: str, saving: dict[str, Any]) -> Solution:
+def _save(path: str, saving: dict[str, Any], solution: Solution) -> Solution:
     """Save, and return the solution as it was saved; one that is not in memory is read from disk from then on.
 
     If saving fails, the error holds the solution.
     """
     try:
-        solution.save(path, **saving)
-    except OSError as error:
+        solution.write(path, **saving)
+    except Exception as error:  # whatever it is, hours of work are at stake
         raise ResultNotSaved(
-            f"{path}: the result could not be written ({error}); the run is done, and this error's .solution "
-            "can be saved elsewhere",
+            f"{path}: the result could not be written ({reason(error)}); the run is done, and this error's "
+            ".solution can be saved elsewhere",
             solution,
         ) from error
     if solution.provenance["way"] == "in memory":
         return solution if saving["save_state"] else replace(solution, state=None)
-    saved = open_solution(path, storage_options=saving["storage_options"])
+    saved = open_solution(path, storage_options=saving["options"])
     return replace(solution, membership=saved.membership, state=saved.state)

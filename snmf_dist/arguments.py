@@ -17,6 +17,8 @@ from snmf_dist.solve.pipeline import INITS, STOPS
 from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, known_names, positive_number, whole_number
 
+RHO_TIMES = 10  # distance of ρ from the ends of the range of a dtype, so that 1/ρ is finite
+
 
 def find_graph(
     source: str | os.PathLike[str] | GraphStore,
@@ -72,6 +74,12 @@ def check_fit(graph: GraphStore, **given: Any) -> dict[str, Any]:
     choice("stop", given["stop"], tuple(STOPS))
     if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
         given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
+        low, high = RHO_TIMES * float(np.finfo(graph.dtype).tiny), float(np.finfo(graph.dtype).max) / RHO_TIMES
+        if not low <= given["rho"] <= high:
+            raise InputError(
+                f"rho is {given['rho']:g}; expected {low:.0e} to {high:.0e} for a {graph.dtype} graph, whose "
+                "arithmetic knows no smaller and no larger numbers"
+            )
     given["tol"] = positive_number("tol", STOPS[given["stop"]] if given["tol"] is None else given["tol"])
     if not (isinstance(given["init"], str) and given["init"] in INITS):
         given["init"] = name_start(given["init"], n_init=given["n_init"])

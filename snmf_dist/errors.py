@@ -3,6 +3,27 @@
 A message names the thing, says what was found and what was expected, and ends with the next move.
 """
 
+import errno
+
+
+def reason(error: BaseException) -> str:
+    """Say in words why writing failed.
+
+    Examples
+    --------
+    >>> reason(OSError(28, "No space left on device"))
+    'no room is left on the disk'
+    """
+    number = getattr(error, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT) or "requested and" in str(
+        error
+    ):  # NumPy: "8 requested and 5 written"
+        return "no room is left on the disk"
+    if number == errno.EPIPE:
+        return "its reader has gone"
+    text = getattr(error, "strerror", None) or str(error).strip() or "no message"
+    return f"{type(error).__name__}: {text}"
+
 
 class SnmfError(Exception):
     """Root of every error this package raises on purpose."""
@@ -18,6 +39,10 @@ class StoreNotFound(SnmfError, FileNotFoundError):
 
 class StoreExists(SnmfError, FileExistsError):
     """The output path is taken and ``overwrite`` was not asked for."""
+
+
+class OutputBusy(SnmfError, BlockingIOError):
+    """Another run is writing to the same output."""
 
 
 class NotOurStore(SnmfError, ValueError):

@@ -66,7 +66,7 @@ def solve_graph(
     while True:
         saved = keeper.saved
         try:
-            with _threads(plan), explain_losses():
+            with _threads(plan), explain_losses() if plan.workers else nullcontext():
                 return _solve_once(store, settings, warm, listeners, plan=plan, begun=begun, keeper=keeper)
         except RowsLost as error:
             in_vain = 0 if keeper.saved > saved else in_vain + 1
@@ -126,7 +126,7 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
         listener.on_wait("compiling the kernels for this machine, once: about 20 seconds")
     seconds = compile_all(dtype)
     for listener in listeners:
-        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir()}")
+        listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir() or 'the memory of this process'}")
 
 
 def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan, bounds: np.ndarray | None = None) -> Graph:

@@ -9,10 +9,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from snmf_dist import storage
 from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt
-from snmf_dist.result.checkpoints import Checkpoint, CheckpointFolder
+from snmf_dist.result.checkpoints import SUFFIX, Checkpoint, CheckpointFolder
 from snmf_dist.solve.progress import Progress
+from snmf_dist.validation import choice, positive_number, whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -188,6 +190,44 @@ class CheckpointKeeper:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+
+def open_keeper(
+    fingerprint: str,
+    settings: Mapping[str, Any],
+    out: str | None,
+    *,
+    every: int | str | None = "auto",
+    time_limit: float | None = None,
+    resume: bool = True,
+    options: storage.Options = None,
+) -> CheckpointKeeper:
+    """What writes the checkpoints of a fit; a checkpoint of another run is refused before any work.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the graph.
+    settings : mapping
+        The settings of the fit, checked.
+    out : str or None
+        Where the result will be; without it there are no checkpoints.
+    every, time_limit, resume, options
+        As `fit` has them.
+    """
+    if time_limit is not None:
+        time_limit = positive_number("time_limit", time_limit)
+    if every is not None:
+        every = choice("checkpoint_every", every, ("auto",)) if isinstance(every, str) else every
+        every = every if isinstance(every, str) else whole_number("checkpoint_every", every, 1)
+    if out is None or every is None:
+        return CheckpointKeeper(None, time_limit=time_limit)
+    folder = CheckpointFolder(out.rstrip("/") + SUFFIX, fingerprint, settings, options)
+    if not resume:
+        folder.remove()
+    keeper = CheckpointKeeper(folder, every=every, time_limit=time_limit)
+    keeper.latest()
+    return keeper
 
 
 def restored(checkpoint: Checkpoint, A: Graph, make: Any) -> tuple[Progress, dict[str, Any], dict[str, Rows]]:

@@ -3,17 +3,18 @@
 A listener has four methods, all optional to override. Solvers and kernels neither print nor log.
 """
 
-import contextlib
 import dataclasses
 import json
 import logging
 import math
 import os
 import sys
+import warnings
+from collections.abc import Callable
 from datetime import timedelta
 from typing import IO, Any
 
-from snmf_dist.errors import StoreNotFound
+from snmf_dist.errors import ResultWarning, StoreExists, StoreNotFound, reason
 from snmf_dist.result.records import IterationRecord, Status
 
 logger = logging.getLogger(__name__)
@@ -93,8 +94,7 @@ class TableLog(Listener):
             self._print(format_record(record))
 
     def _print(self, line: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # a reader that went away does not end the run
-            print(line, file=self.stream or sys.stderr, flush=True)
+        print(line, file=self.stream or sys.stderr, flush=True)
 
 
 class JsonLines(Listener):
@@ -102,14 +102,20 @@ class JsonLines(Listener):
 
     Parameters
     ----------
-    path : str or path-like
-        Written anew, line by line, so that it can be followed.
+    path : str, path-like or text file
+        A file that is open, or one to be written anew, line by line, so that it can be followed.
     """
 
     sees_state = False
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.abspath(path)
+    def __init__(self, path: str | os.PathLike[str] | IO[str]) -> None:
+        self.torn = False  # whether the last line may be there in part
+        self.stream = None if isinstance(path, str | os.PathLike) else path
+        if not isinstance(path, str | os.PathLike):
+            return
+        self.path = os.path.abspath(os.path.expanduser(path))
+        if os.path.isdir(self.path):
+            raise StoreExists(f"{self.path}: is a folder; expected a file for the lines of JSON")
         if not os.path.isdir(os.path.dirname(self.path)):
             raise StoreNotFound(f"{os.path.dirname(self.path)}: no such directory; make it first")
 
@@ -129,8 +135,65 @@ class JsonLines(Listener):
         self._write({"event": "end", "status": name, "message": text})
 
     def _write(self, event: dict[str, Any], mode: str = "a") -> None:
-        with open(self.path, mode, encoding="utf-8") as file:
-            file.write(json.dumps(event) + "\n")
+        line = ("\n" if self.torn else "") + json.dumps(event) + "\n"
+        self.torn = True
+        if self.stream is not None:
+            self.stream.write(line)
+            self.stream.flush()
+        else:
+            with open(self.path, mode, encoding="utf-8") as file:
+                file.write(line)
+        self.torn = False
+
+
+class Guarded(Listener):
+    """Hears for another listener; what that one cannot write is warned of once, and does not end the run.
+
+    Parameters
+    ----------
+    listener : Listener
+        After it failed to write it hears of the end only. Errors other than those of writing are its own.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener, self.failed = listener, False
+
+    @property
+    def sees_state(self) -> bool:  # type: ignore[override]
+        """As the other listener has it."""
+        return self.listener.sees_state
+
+    def on_start(self, settings: dict[str, Any]) -> None:
+        """Pass it on."""
+        self._pass_on(self.listener.on_start, settings)
+
+    def on_wait(self, why: str) -> None:
+        """Pass it on."""
+        self._pass_on(self.listener.on_wait, why)
+
+    def on_iteration(self, record: IterationRecord, state: Any) -> None:
+        """Pass it on."""
+        self._pass_on(self.listener.on_iteration, record, state)
+
+    def on_end(self, status: Status | None) -> None:
+        """Pass it on, whatever happened before."""
+        failed, self.failed = self.failed, False
+        self._pass_on(self.listener.on_end, status, quiet=failed)
+
+    def _pass_on(self, hear: Callable[..., None], *heard: Any, quiet: bool = False) -> None:
+        if self.failed:
+            return
+        try:
+            hear(*heard)
+        except (OSError, UnicodeError) as error:
+            self.failed = True
+            if not quiet:
+                where = getattr(self.listener, "path", None)
+                what = (
+                    f"{where}: the iterations are" if where else f"{type(self.listener).__name__}: its lines are"
+                )
+                text = f"{what} no longer written ({reason(error)}); the run goes on"
+                warnings.warn(text, ResultWarning, stacklevel=2)
 
 
 def format_record(record: IterationRecord) -> str:

@@ -6,6 +6,7 @@ written has none, or one that does not say ``complete``. What the block and the 
 the business of ``graph/store.py`` and ``result/files.py``.
 """
 
+import ctypes
 import json
 import os
 import shutil
@@ -47,12 +48,12 @@ Options = Mapping[str, Any] | None
 
 
 def normal_path(path: str | os.PathLike[str]) -> str:
-    """Return a local path as an absolute one, ``file://`` taken off; other URLs as they are.
+    """Return a local path as an absolute one, ``file://`` taken off and ``~`` expanded; other URLs as they are.
 
     Workers of a cluster have a working directory of their own, so no relative path leaves here.
     """
     text = os.fspath(path).removeprefix("file://")
-    return text if is_url(text) else os.path.abspath(text)
+    return text if is_url(text) else os.path.abspath(os.path.expanduser(text))
 
 
 def is_url(path: str) -> bool:
@@ -61,9 +62,9 @@ def is_url(path: str) -> bool:
 
 
 def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r") -> zarr.Group:
-    """Open whatever Zarr group is at `path`."""
+    """Open whatever Zarr group is at `path`; its arrays are found by their own metadata, not by a copy of it."""
     try:
-        return zarr.open_group(path, mode=mode, storage_options=plain(options))
+        return zarr.open_group(path, mode=mode, storage_options=plain(options), use_consolidated=False)
     except zarr.errors.ContainsArrayError:
         raise NotOurStore(
             f"{path}: found a Zarr array, expected a store of snmf_dist; if it holds points, build their graph "
@@ -87,7 +88,7 @@ def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r
 def read_block(group: zarr.Group, path: str, kind: str) -> dict[str, Any]:
     """Check that `group` is a finished store of `kind`, and return its attribute block."""
     block = group.attrs.get(BLOCK)
-    if not isinstance(block, dict):
+    if not isinstance(block, dict) or group.metadata.zarr_format != 3:  # codecs of Zarr 2 may run code
         raise NotOurStore(
             f"{path}: this Zarr group is not a {kind} store of snmf_dist (its attributes have no "
             f"'{BLOCK}'); if a graph, make one with snmf_dist.import_graph"
@@ -106,6 +107,14 @@ def read_block(group: zarr.Group, path: str, kind: str) -> dict[str, Any]:
             f"{path}: its attributes are not what was written; write the store again, or restore it from a copy"
         )
     return block
+
+
+def was_replaced(path: str, kind: str, checksum: int, options: Options = None) -> bool:
+    """Tell whether the store at `path` is no longer the one whose attribute block has this checksum."""
+    try:
+        return bool(read_block(open_group(path, options), path, kind)["checksum"] != checksum)
+    except SnmfError:
+        return True
 
 
 def _block_checksum(block: Mapping[str, Any]) -> int:
@@ -191,16 +200,31 @@ def replacing(path: str, kind: str, *, overwrite: bool, options: Options = None)
     try:
         yield fresh
         check_free(path, kind, overwrite=overwrite)  # again: another run may have been faster
-        if os.path.lexists(path):
-            os.rename(path, old)
+        _put_in_place(fresh, path, old)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _put_in_place(fresh: str, path: str, old: str) -> None:
+    """Move `fresh` to `path`. What stood there changes places with it, so that a reader finds one or the other."""
+    if not os.path.lexists(path):
+        os.rename(fresh, path)
+    elif not _exchange(fresh, path):
+        os.rename(path, old)  # for a moment nothing is at `path`
         try:
             os.rename(fresh, path)
         except OSError:
-            if os.path.lexists(old):
-                os.rename(old, path)
+            os.rename(old, path)
             raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Let two paths change places at once; False where that cannot be done. Linux can, on most file systems."""
+    swap = getattr(ctypes.CDLL(None), "renameat2", None)
+    if swap is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(swap(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 def _check_parent(path: str) -> None:
@@ -247,37 +271,15 @@ def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:
     return checksum(values)
 
 
-def read_array(group: zarr.Group, name: str, path: str) -> np.ndarray:
-    """Read an array of the store whole; what cannot be read is reported as corruption."""
-    try:
-        array = group[name]
-        if not isinstance(array, zarr.Array):
-            raise TypeError("a group, not an array")
-        return np.asarray(array[...])
-    except Exception as error:  # codecs raise RuntimeError, ValueError, zstd's own errors, ...
-        raise StoreCorrupt(
-            f"{path}: {name} cannot be read ({type(error).__name__}: {error}); write the store again"
-        ) from error
-
-
-def shape_of(group: zarr.Group, name: str) -> tuple[int, ...] | None:
-    """Shape of an array of the store; None if it is missing or cannot be read."""
-    try:
-        array = group[name]
-    except Exception:  # KeyError, or whatever a torn zarr.json makes zarr raise
-        return None
-    return array.shape if isinstance(array, zarr.Array) else None
-
-
-def checksum(*arrays: np.ndarray) -> int:
-    """CRC-32 of the bytes of `arrays`, one after the other.
+def checksum(*arrays: np.ndarray, begin: int = 0) -> int:
+    """CRC-32 of the bytes of `arrays`, one after the other, and after those whose checksum is `begin`.
 
     Examples
     --------
     >>> checksum(np.array([1, 2], dtype=np.int32)) == checksum(np.array([1, 2], dtype=np.int64))
     False
     """
-    crc = 0
+    crc = begin
     for array in arrays:
         crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
     return crc

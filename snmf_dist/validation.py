@@ -39,6 +39,15 @@ def positive_number(name: str, value: Any, *, or_else: str = "") -> float:
     return number
 
 
+def synchronous(client: Any) -> Any:
+    """Return the Dask client, or None, unless it is an asynchronous one, whose answers have to be awaited."""
+    if client is not None and client.asynchronous:
+        raise InputError(
+            "the current Dask client is asynchronous; use Client(…) without asynchronous=True, outside a coroutine"
+        )
+    return client
+
+
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     """Return `value` if it is one of `choices`, or say what is wrong."""
     if value not in choices:

@@ -13,8 +13,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 LAYERS = [
     "errors result.records",
     "validation",
-    "storage",
+    "storage verified locks",
     "engine.reduce engine.buffers engine.halo engine.machine engine.disk engine.plan engine.rows engine.tasks",
+    "untrusted",
     "engine.local engine.loading",
     "engine.client engine.serving engine.calls engine.servers engine.cluster",
     "graph.store.checks graph.store.layout graph.store.reader graph.store.writer graph.store",

@@ -17,8 +17,9 @@ import click
 from snmf_dist.cli.demo import demo_
 from snmf_dist.cli.fits import fit, plan_
 from snmf_dist.cli.graphs import graph_, import_
+from snmf_dist.cli.output import safe_output
 from snmf_dist.cli.stores import check, info
-from snmf_dist.errors import Interrupted, NoRoom, ResultNotSaved, SnmfError, WorkLost
+from snmf_dist.errors import Interrupted, NoRoom, ResultNotSaved, SnmfError, WorkLost, reason
 from snmf_dist.keeping import ask_to_stop
 
 BAD_INPUT, FAILED = 2, 3  # exit codes, beside 1 of `fit`
@@ -28,6 +29,20 @@ _asked: list[int] = []  # signals that runs were told of
 
 class _Commands(click.Group):
     """Turns what the library raises and warns of into lines for the terminal, and exit codes."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command. Output that cannot be written is warned of; the exit code tells of the work alone."""
+        with safe_output() as output:
+            code = 0
+            try:
+                return super().main(*args, **kwargs)
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 1
+                output.flush()
+                if output.lost is None:
+                    raise
+                click.echo(f"warning: standard output was not written: {reason(output.lost)}", err=True)
+            raise SystemExit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -44,7 +59,8 @@ class _Commands(click.Group):
             except SnmfError as error:
                 code, text = BAD_INPUT, str(error)
             except OSError as error:
-                code, text = FAILED, f"{error.filename}: {error.strerror}" if error.filename else str(error)
+                place = f"{error.filename}: " if error.filename else ""
+                code, text = FAILED, f"{place}cannot be read or written ({reason(error)})"
             except KeyboardInterrupt:
                 code, text = 128 + signal.SIGINT, "interrupted; no result was written"
             except Exception as error:

@@ -1,6 +1,12 @@
 """The commands that cluster a graph: `fit`, and `plan`, which says what memory that takes."""
 
+import os
+import shlex
+import shutil
+import sys
+import tempfile
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,6 +17,8 @@ from snmf_dist.arguments import find_graph
 from snmf_dist.cli.output import new_console, print_solution
 from snmf_dist.cli.progress import iterations, stages
 from snmf_dist.engine.client import connect
+from snmf_dist.engine.machine import temporary_folder
+from snmf_dist.errors import ResultNotSaved
 from snmf_dist.graph.build import is_points
 from snmf_dist.listeners import JsonLines
 from snmf_dist.result.files import KIND
@@ -91,7 +99,11 @@ NOT_CONVERGED = 1  # exit code
     multiple=True,
     help="If GRAPH holds points: a setting of build_graph, as metric=cosine or neighbors=15. May be repeated.",
 )
-@click.option("--json-lines", metavar="FILE", help="Write each iteration as a line of JSON.")
+@click.option(
+    "--json-lines",
+    metavar="FILE",
+    help="Write each iteration as a line of JSON; - for standard output, and all else goes to standard error.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the result at --out.")
 @click.option(
     "--resume/--no-resume",
@@ -130,12 +142,14 @@ def fit(
               snmf-dist fit graph.zarr -k 20 --out paper.zarr --init random --rho 0.1 --stop paper
               snmf-dist fit points.npy -k 20 --out result.zarr --graph-setting metric=cosine
     """
-    console = new_console()
+    console = new_console(stderr=json_lines == "-")
     settings["rho"] = _rho(settings["rho"])
     settings["checkpoint_every"] = _checkpoint_every(settings["checkpoint_every"])
     given = dict(_graph_setting(text) for text in graph_settings)
     storage.check_free(storage.normal_path(out), KIND, overwrite=settings["overwrite"])
-    listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
+    listeners = [iterations(console)]
+    if json_lines:
+        listeners.append(JsonLines(sys.stdout if json_lines == "-" else json_lines))
     with connect(scheduler) if scheduler else nullcontext():
         if is_points(storage.normal_path(graph)):
             with stages(console) as progress:
@@ -143,7 +157,10 @@ def fit(
         else:
             store = find_graph(graph, given or None)
         known = read_labels(truth, n=store.n) if truth else None
-        solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
+        try:
+            solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
+        except ResultNotSaved as error:
+            raise _rescue(error, out, save_state=settings["save_state"]) from error
     print_solution(console, solution, known)
     if solution.status is snmf_dist.Status.OUT_OF_TIME:
         console.print(f"no result yet: the same command continues from {out}.checkpoint")
@@ -151,6 +168,34 @@ def fit(
         console.print(f"result: {out}")
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+def _rescue(error: ResultNotSaved, out: str, *, save_state: bool) -> ResultNotSaved:
+    """Save a result elsewhere that could not be written to `out`, and return the error that says where it is."""
+    solution: Any = error.solution
+    if solution.provenance["place"] == "cluster":  # workers on other machines do not see these folders
+        solution = replace(solution, membership=solution.membership.compute(), state=None)
+    name = os.path.basename(out.rstrip("/"))
+    for place in (temporary_folder(), os.path.expanduser("~"), os.getcwd()):
+        try:
+            folder = tempfile.mkdtemp(prefix="snmf-dist-result-", dir=place)
+        except OSError:
+            continue
+        try:
+            kept = os.path.join(folder, name)
+            solution.save(kept, save_state=save_state and solution.state is not None)
+        except Exception:  # as full as the first place, most likely
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        why = str(error).partition("; the run is done")[0]
+        fetch = f"mv {shlex.quote(kept)} {shlex.quote(out)}"
+        if storage.is_url(out):
+            fetch = f'python -c "import snmf_dist as s; s.open_solution({kept!r}).save({out!r})"'
+        return ResultNotSaved(f"{why}; it is kept, as {kept}. Fetch it with: {fetch}", solution)
+    return ResultNotSaved(
+        f"{error}; nor could it be kept in {temporary_folder()}, the home folder or the working one; free some "
+        "room, and run again"
+    )
 
 
 def _rho(text: str) -> float | str:

@@ -1,7 +1,13 @@
-"""What the commands print: facts, a line each, and the summary of a solution."""
+"""What the commands print: facts, a line each, and the summary of a solution; and where it goes."""
 
+import errno
+import io
 import math
-from typing import Any
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,9 +15,79 @@ from rich.markup import escape
 import snmf_dist
 
 
-def new_console() -> Console:
+def new_console(*, stderr: bool = False) -> Console:
     """Lines as they are: not wrapped at the width of a terminal, numbers not coloured."""
-    return Console(soft_wrap=True, highlight=False)
+    return Console(soft_wrap=True, highlight=False, stderr=stderr)
+
+
+class SafeOutput(io.TextIOBase):
+    """A text file that takes every line: what cannot be written is dropped, and what was lost is remembered.
+
+    Letters that its encoding does not have become question marks. A reader that went away has read what it wanted.
+
+    Parameters
+    ----------
+    stream : text file
+        Where the lines go.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+        self.error: OSError | None = None
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Of the stream."""
+        return str(getattr(self.stream, "encoding", None) or "utf-8")
+
+    @property
+    def lost(self) -> OSError | None:
+        """Why lines were lost that someone might have read; None if none were."""
+        gone = self.error is not None and self.error.errno == errno.EPIPE
+        return None if gone else self.error
+
+    def write(self, text: str) -> int:
+        """Write, unless writing failed before."""
+        if self.error is None:
+            try:
+                self.stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
+            except OSError as error:
+                self.error = error
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what was kept back."""
+        if self.error is None:
+            try:
+                self.stream.flush()
+            except OSError as error:
+                self.error = error
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self.stream.isatty()
+
+    def fileno(self) -> int:
+        """The number of the stream's file."""
+        return self.stream.fileno()
+
+
+@contextmanager
+def safe_output() -> Iterator[SafeOutput]:
+    """Let standard output and standard error be `SafeOutput` in the body, and give the first of them."""
+    streams = sys.stdout, sys.stderr
+    out, err = (SafeOutput(stream) for stream in streams)
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out
+    finally:
+        sys.stdout, sys.stderr = streams
+        for kept, stream in zip((out, err), streams, strict=True):
+            kept.flush()
+            if kept.error is not None:  # else Python tries again when it ends, and fails
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
 
 
 def print_facts(console: Console, facts: dict[str, Any]) -> None:

@@ -7,30 +7,37 @@ Layout, format version 1 (one Zarr v3 group)::
         status, settings, provenance
         checksums                  CRC-32 of labels and history; of each chunk of membership
         state                      names of the arrays of the solver's state, if it was saved
+        fields                     the columns of history (see IterationRecord)
     membership   float (n, K)      L, in the input's own row order; one chunk is some rows whole
     labels       int32 (n,)        argmax of each row, -1 for a row of zeros
     spectral_labels  int32 (n,)    of plain spectral clustering, if the run began there
     state-X ...  float (n, K)      the solver's state, in the graph store's row order, if it was saved
     history      float64 (iterations, fields)
-                                   attributes["fields"] names the columns (see IterationRecord)
+                                   attributes["fields"] names the columns too; in results of 0.1 nothing else does
+
+Whatever is read is compared with the attribute block first, and with its checksum after.
 """
 
 import dataclasses
+import os
+import shutil
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
 
-from snmf_dist import storage
+from snmf_dist import storage, verified
 from snmf_dist.engine.tasks import array_from_reader, write_rows
-from snmf_dist.errors import StoreCorrupt
+from snmf_dist.errors import NoRoom, StoreCorrupt
 from snmf_dist.result.records import IterationRecord, Status
 
 KIND = "result"
 FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
+FLOATS = (np.float32, np.float64)
+REMEDY = "fit again with overwrite=True, or restore the result from a copy"
 CHUNK_ENTRIES = 1 << 20  # of membership: 4 or 8 MB
 
 
@@ -45,6 +52,19 @@ class ResultParts(NamedTuple):
     provenance: Mapping[str, Any]
     spectral_labels: np.ndarray | None = None
     state: Any = None
+
+
+def check_room(path: str, n: int, K: int, dtype: Any, *, state: int = 0) -> None:
+    """Refuse a run whose result, with so many arrays of state, may not fit on the disk of `path`."""
+    if storage.is_url(path):
+        return
+    folder = os.path.dirname(path)
+    size, free = n * (K * np.dtype(dtype).itemsize * (1 + state) + 8), shutil.disk_usage(folder).free
+    if size > free:
+        raise NoRoom(
+            f"{folder}: the result takes up to {size:,} bytes, but {free:,} are free; free some room, or choose "
+            "another place for it"
+        )
 
 
 def write_result(
@@ -74,6 +94,7 @@ def write_result(
                 "status": parts.status.name,
                 "settings": dict(parts.settings),
                 "provenance": dict(parts.provenance),
+                "fields": list(FIELDS),
                 "state": [] if parts.state is None else list(parts.state._fields),
                 "checksums": checksums,
             },
@@ -84,33 +105,87 @@ def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
     """Open a result; its membership is read when used."""
     group = storage.open_group(path, options)
     block = storage.read_block(group, path, KIND)
-    labels, table = (_checked(group, block, name, path) for name in ("labels", "history"))
-    fields_of_history: Any = group["history"].attrs["fields"]
-    spectral = None
-    if "spectral_labels" in block["checksums"]:
-        spectral = _checked(group, block, "spectral_labels", path)
-    fields = block.get("state", [])
-    state = {name: _stored_rows(group, path, options, f"state-{name}", len(labels)) for name in fields}
-    return ResultParts(
-        membership=_stored_rows(group, path, options, "membership", len(labels)),
-        labels=labels,
-        history=[_record(row, fields_of_history) for row in table],
-        status=Status[block["status"]],
-        settings=block["settings"],
-        provenance=block["provenance"],
-        spectral_labels=spectral,
-        state=namedtuple("State", fields)(**state) if fields else None,
-    )
+    wrong = list(_problems(block))
+    if wrong:
+        raise StoreCorrupt(f"{path}: its attributes are wrong: {'; '.join(wrong)}; {REMEDY}")
+    with _explaining(path, options, block):
+        membership = verified.find_array(group, "membership", path, shape=(None, None), dtypes=FLOATS)
+        n, K = membership.shape
+        names = ("labels", "spectral_labels") if "spectral_labels" in block["checksums"] else ("labels",)
+        labels = [_labels(group, block, name, path, n=n, K=K) for name in names]
+        state = {
+            name: _stored_rows(group, path, options, f"state-{name}", block, (n, K)) for name in block["state"]
+        }
+        return ResultParts(
+            membership=_stored_rows(group, path, options, "membership", block, (n, K)),
+            labels=labels[0],
+            history=_history(group, block, path),
+            status=Status[block["status"]],
+            settings=block["settings"],
+            provenance=block["provenance"],
+            spectral_labels=labels[1] if len(labels) > 1 else None,
+            state=namedtuple("State", block["state"])(**state) if state else None,
+        )
 
 
-def _stored_rows(group: zarr.Group, path: str, options: storage.Options, name: str, n: int) -> Any:
+def _problems(block: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with the attribute block of a result, in words."""
+    for name, kind in {"settings": dict, "provenance": dict, "checksums": dict, "state": list}.items():
+        if type(block.get(name)) is not kind:
+            yield f"{name} is {str(block.get(name))[:40]}; expected a {kind.__name__}"
+            return
+    if block.get("status") not in Status.__members__:
+        yield f"status is {block.get('status')}"
+    state, checksums = block["state"], block["checksums"]
+    if not all(isinstance(name, str) and name.isalpha() for name in state) or len(set(state)) < len(state):
+        yield "state is not a list of names"
+    elif not all(isinstance(checksums.get(name), list) for name in ("membership", *(f"state-{x}" for x in state))):
+        yield "checksums has not one for each chunk of membership and state"
+    if not all(type(checksums.get(name)) is int for name in ("labels", "history")):
+        yield "checksums has not one for each of labels and history"
+    if not set(block.get("fields", FIELDS)) <= set(FIELDS):
+        yield f"fields is {block['fields']}"
+
+
+def _explaining(path: str, options: storage.Options, block: Mapping[str, Any]) -> Any:
+    return verified.explaining(path, KIND, block["checksum"], options, remedy=REMEDY)
+
+
+def _labels(group: zarr.Group, block: Mapping[str, Any], name: str, path: str, *, n: int, K: int) -> np.ndarray:
+    array = verified.find_array(group, name, path, shape=(n,), dtypes=[np.int32])
+    labels = verified.read_whole(array, block["checksums"][name], path, name)
+    if labels.min(initial=0) < -1 or labels.max(initial=0) >= K:
+        raise StoreCorrupt(f"{path}: {name} has numbers outside -1:{K}")
+    return labels
+
+
+def _history(group: zarr.Group, block: Mapping[str, Any], path: str) -> list[IterationRecord]:
+    array = verified.find_array(group, "history", path, shape=(None, None), dtypes=[np.float64])
+    fields: Any = block.get("fields") or array.attrs.get("fields")
+    if not isinstance(fields, list) or array.shape[0] < 1 or array.shape[1] != len(fields):
+        raise StoreCorrupt(f"{path}: history has shape {array.shape}, and names the columns {fields}")
+    table = verified.read_whole(array, block["checksums"]["history"], path, "history")
+    try:
+        return [_record(row, fields) for row in table]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreCorrupt(f"{path}: history cannot be read ({error})") from error
+
+
+def _stored_rows(
+    group: zarr.Group,
+    path: str,
+    options: storage.Options,
+    name: str,
+    block: Mapping[str, Any],
+    shape: tuple[int, int],
+) -> Any:
     """An array of the store as rows, read and checked chunk by chunk when used."""
-    array = group.get(name)
-    if not isinstance(array, zarr.Array) or array.shape[0] != n:
-        raise StoreCorrupt(f"{path}: {name} is missing or of the wrong shape; fit again")
-    reader = _ChunkReader(path, options, name, storage.read_block(group, path, KIND)["checksum"])
-    bounds = [*range(0, n, array.chunks[0]), n]
-    return array_from_reader(reader, bounds, array.shape[1], dtype=array.dtype)
+    array = verified.find_array(group, name, path, shape=shape, dtypes=FLOATS)
+    rows, checksums = array.chunks[0], block["checksums"][name]
+    if len(checksums) != -(-shape[0] // rows):
+        raise StoreCorrupt(f"{path}: {name} is cut into chunks of {rows} rows, but has {len(checksums)} checksums")
+    reader = _ChunkReader(path, options, name, block["checksum"], shape, rows)
+    return array_from_reader(reader, [*range(0, shape[0], rows), shape[0]], shape[1], dtype=array.dtype)
 
 
 @dataclass(frozen=True)
@@ -131,32 +206,20 @@ class _ChunkReader:
     options: storage.Options
     name: str
     checksum: int
+    shape: tuple[int, int]
+    chunk_rows: int
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         group = storage.open_group(self.path, self.options)
         block = storage.read_block(group, self.path, KIND)
         if block["checksum"] != self.checksum:
             raise StoreCorrupt(f"{self.path}: the result was replaced since it was opened; open it again")
-        array: Any = group[self.name]
-        crc = block["checksums"][self.name][start // array.chunks[0]]
-        try:
-            rows = np.asarray(array[start:stop])
-        except Exception as error:  # codecs raise what they like
-            raise _corrupt(self.path, f"rows {start}:{stop} of {self.name}") from error
-        if storage.checksum(rows) != crc:
-            raise _corrupt(self.path, f"rows {start}:{stop} of {self.name}")
+        with _explaining(self.path, self.options, block):
+            array = verified.find_array(group, self.name, self.path, shape=self.shape, dtypes=FLOATS)
+            rows = verified.read_range(array, start, stop, self.path, self.name)
+            if storage.checksum(rows) != block["checksums"][self.name][start // self.chunk_rows]:
+                raise StoreCorrupt(f"{self.path}: rows {start}:{stop} of {self.name} is not what was written")
         return rows
-
-
-def _checked(group: zarr.Group, block: dict[str, Any], name: str, path: str) -> np.ndarray:
-    values = storage.read_array(group, name, path)
-    if storage.checksum(values) != block["checksums"][name]:
-        raise _corrupt(path, name)
-    return values
-
-
-def _corrupt(path: str, what: str) -> StoreCorrupt:
-    return StoreCorrupt(f"{path}: {what} is not what was written; fit again, or restore the result from a copy")
 
 
 def _record(row: np.ndarray, fields: list[str]) -> IterationRecord:

@@ -4,13 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from snmf_dist.errors import InputError, StoreNotFound
+from snmf_dist.errors import InputError, SnmfError, StoreNotFound
+from snmf_dist.untrusted import check_archive
 
 
 def read_labels(path: str, *, n: int) -> np.ndarray:
     """Read `n` known labels: ``.npy``, ``.npz`` with an array ``y``, or text with a label a line."""
     try:
         if path.endswith(".npz"):
+            check_archive(path)
             with np.load(path, allow_pickle=False) as file:
                 if "y" not in file.files:
                     raise InputError(f"{path}: holds {file.files}; expected an array named y")
@@ -22,9 +24,9 @@ def read_labels(path: str, *, n: int) -> np.ndarray:
                 labels = np.array([line.strip() for line in text if line.strip()])
     except FileNotFoundError:
         raise StoreNotFound(f"{path}: no such file; check the path of the labels") from None
-    except (ValueError, OSError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
+    except SnmfError:
+        raise
+    except Exception as error:  # whatever NumPy and zipfile raise on a damaged file
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
     if labels.shape != (n,):
         raise InputError(f"{path}: has {labels.shape} labels; expected ({n},), one for each row of the graph")

@@ -10,6 +10,7 @@ import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.errors import StoreCorrupt
+from snmf_dist.locks import only_writer
 from snmf_dist.result.files import ResultParts, read_result, write_result
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.solve.kernels import row_labels
@@ -126,7 +127,7 @@ class Solution:
             for rows in (self.membership, *(self.state or ()))
         ]
         if not np.array_equal(found[0], self.labels):
-            raise StoreCorrupt("labels are not those of the membership; fit again")
+            raise StoreCorrupt("the labels are not those of the membership; fit again with overwrite=True")
 
     def save(
         self,
@@ -149,6 +150,12 @@ class Solution:
         storage_options : mapping, optional
             Passed to fsspec for a URL.
         """
+        path = storage.normal_path(path)
+        with only_writer(path):
+            self.write(path, save_state=save_state, overwrite=overwrite, options=storage_options)
+
+    def write(self, path: str, *, save_state: bool, overwrite: bool, options: storage.Options) -> None:
+        """Write the solution where this process is the only writer already."""
         parts = ResultParts(
             membership=self.membership,
             labels=self.labels,
@@ -159,7 +166,7 @@ class Solution:
             spectral_labels=self.spectral_labels,
             state=self.state if save_state else None,
         )
-        write_result(storage.normal_path(path), parts, overwrite=overwrite, options=storage_options)
+        write_result(path, parts, overwrite=overwrite, options=options)
 
 
 def open_solution(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> Solution:

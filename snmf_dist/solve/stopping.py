@@ -78,6 +78,8 @@ class Judge:
 
     def of_look(self, iteration: int, verdict: Status | None, quality: Quality) -> Status | None:
         """Judge an evaluated iteration, given the verdict on its numbers; None to go on."""
+        if not math.isfinite(quality.captured) and verdict is not Status.COLLAPSED:
+            return Status.DIVERGED  # L is finite, but its squares are not: nothing that is taken of it means much
         if verdict is Status.CONVERGED and self.stop == "auto" and quality.kkt > NEAR:
             return Status.STUCK
         if verdict in (None, Status.MAX_ITER):
@@ -126,8 +128,9 @@ def quality(A: Graph, L: Rows, *, norm_A: float, runs: int) -> Value:
 
 
 def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
-    """‖G‖₂ of each symmetric G, (R,); 1 if G is zero, to divide by."""
-    norms = np.linalg.norm(G, 2, axis=(1, 2))
+    """‖G‖₂ of each symmetric G, (R,); 1 if G is zero or overflowed, to divide by."""
+    finite = np.isfinite(G).all(axis=(1, 2), keepdims=True)
+    norms = np.linalg.norm(np.where(finite, G, 0.0), 2, axis=(1, 2))
     return np.where(norms > 0, norms, 1.0)
 
 

@@ -23,7 +23,7 @@ from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.audit import audit
 from snmf_dist.graph.build.points import open_points
 from snmf_dist.graph.build.prepare import check_points, checksum, cut_into_cells, make_job
-from snmf_dist.graph.build.scratch import ScratchFiles, locked, open_scratch, run_missing
+from snmf_dist.graph.build.scratch import ScratchFiles, open_scratch, run_missing
 from snmf_dist.graph.build.settings import check_settings, choose_cells
 from snmf_dist.graph.build.stages import Job
 from snmf_dist.graph.store import (
@@ -36,6 +36,8 @@ from snmf_dist.graph.store import (
     open_graph,
     silent,
 )
+from snmf_dist.locks import only_writer
+from snmf_dist.validation import synchronous
 
 GRAPH = "graph.zarr"  # in the build's folder, until it is whole
 LOW_RECALL = 0.9
@@ -124,6 +126,7 @@ def build_graph(
     (300, 1.0, 1)
     """
     begin = time.perf_counter()
+    synchronous(current_client())
     path = storage.normal_path(out)
     overwrite = overwrite or reuse
     storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
@@ -143,7 +146,7 @@ def build_graph(
     if reuse and (old := _made_from(path, source, settings, storage_options)) is not None:
         return old
     derived = choose_cells(settings, memory_limit)
-    with locked(_folder(path)):
+    with only_writer(_folder(path) if storage.is_url(path) else path):
         asked = {**settings, "memory_limit": memory_limit}
         files, settings = open_scratch(_folder(path), asked, derived, resume=resume)
         made = _build(source, files, settings, path, progress or silent, begin=begin, options=storage_options)

@@ -7,7 +7,6 @@ to ``.npy`` files in the build's own folder.
 
 import math
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +16,8 @@ import zarr
 from scipy import sparse
 
 from snmf_dist import storage
-from snmf_dist.errors import InputError, SnmfError, StoreNotFound
+from snmf_dist.errors import DoesNotFit, InputError, SnmfError, StoreNotFound
+from snmf_dist.untrusted import check_archive, load_sparse, native, refuse_code, safe_sparse
 
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
 TABLES = (".parquet", ".pq")
@@ -66,7 +66,7 @@ class ArrayPoints:
 
     def read(self, start: int, stop: int) -> Block:
         """Rows `start` to `stop`."""
-        return self.array[start:stop]
+        return native(self.array[start:stop])
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,10 @@ class FilePoints:
     def read(self, start: int, stop: int) -> Block:
         """Rows `start` to `stop`."""
         if not self.is_sparse:
-            return np.load(self.path, mmap_mode="r")[start:stop]
+            return native(np.load(self.path, mmap_mode="r", allow_pickle=False)[start:stop])
         data, indices, indptr = (
-            np.load(os.path.join(self.path, f"{name}.npy"), mmap_mode="r") for name in CSR_FILES
+            np.load(os.path.join(self.path, f"{name}.npy"), mmap_mode="r", allow_pickle=False)
+            for name in CSR_FILES
         )
         cut = slice(int(indptr[start]), int(indptr[stop]))
         parts = (np.asarray(data[cut]), np.asarray(indices[cut]), indptr[start : stop + 1] - cut.start)
@@ -105,7 +106,7 @@ class ZarrPoints:
 
     def read(self, start: int, stop: int) -> Block:
         """Rows `start` to `stop`."""
-        return np.asarray(_zarr_array(self.path, self.options)[start:stop])
+        return native(np.asarray(_zarr_array(self.path, self.options)[start:stop]))
 
 
 def open_points(source: Any, *, columns: Sequence[str] | None = None, options: storage.Options = None) -> Any:
@@ -153,11 +154,14 @@ def is_similarity_matrix(path: str) -> bool:
     if storage.is_url(path) or not path.endswith(".npz"):
         return False
     try:
+        check_archive(path)
         with np.load(path, allow_pickle=False) as file:
             if "format" not in file.files or len(set(file["shape"].tolist())) != 1:
                 return False
-        A = _canonical(sparse.load_npz(path))
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        A = _canonical(load_sparse(path))
+    except DoesNotFit:
+        raise
+    except Exception:
         return False  # `open_points` says what is wrong with the file
     if A.nnz == 0 or A.dtype.kind not in "biuf" or not np.all(A.data >= 0):
         return False
@@ -184,14 +188,16 @@ def _open_path(path: str, columns: Sequence[str] | None, options: storage.Option
 
 def _zarr_array(path: str, options: storage.Options) -> Any:
     try:
-        return zarr.open_array(path, mode="r", storage_options=storage.plain(options))
-    except (FileNotFoundError, ValueError) as error:
+        array = zarr.open_array(path, mode="r", storage_options=storage.plain(options))
+    except Exception as error:  # FileNotFoundError, ValueError, and whatever a torn zarr.json makes zarr raise
         raise InputError(
             f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, .npy, .npz or .parquet"
         ) from None
+    return refuse_code(array, path)
 
 
 def _load_npz(path: str) -> Any:
+    check_archive(path)
     with np.load(path, allow_pickle=False) as file:
         if "format" not in file.files:
             if "X" not in file.files:
@@ -200,12 +206,12 @@ def _load_npz(path: str) -> Any:
                     "read by import_graph"
                 )
             return file["X"]
-    return _canonical(sparse.load_npz(path))
+    return _canonical(load_sparse(path))
 
 
 def _canonical(matrix: Any) -> sparse.csr_matrix:
     """CSR with each entry once: pynndescent believes what it is given."""
-    X = sparse.csr_matrix(matrix)
+    X = sparse.csr_matrix(native(safe_sparse(matrix, "points")))
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

@@ -4,14 +4,13 @@ A killed build leaves the files of finished blocks, and the next build resumes f
 them says which points and settings they belong to.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -100,22 +99,6 @@ class ScratchFiles:
         shutil.rmtree(os.path.join(self.folder, stage), ignore_errors=True)
 
 
-@contextmanager
-def locked(folder: str) -> Iterator[None]:
-    """Refuse a second build in the same folder while the body runs."""
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise InputError(f"{folder}: is in the way of the build; move it away")
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"{folder}: another build is writing here; wait for it, or choose another out"
-            ) from None
-        yield
-
-
 def open_scratch(
     folder: str, settings: Mapping[str, Any], derived: Mapping[str, Any], *, resume: bool
 ) -> tuple[ScratchFiles, dict[str, Any]]:
@@ -138,7 +121,7 @@ def open_scratch(
         The folder holds a build begun with other settings, and `resume` would mix the two.
     """
     note = os.path.join(folder, "settings.json")
-    ours = {"settings.json.partial", "lock"}
+    ours = {"settings.json.partial", "lock"}  # builds of 0.1 had their lock in here
     if (
         os.path.exists(folder)
         and not os.path.exists(note)

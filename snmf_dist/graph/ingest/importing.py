@@ -19,7 +19,10 @@ from snmf_dist.graph.ingest.order import GraphPattern, choose_order, rank_of
 from snmf_dist.graph.ingest.sources import Source, open_source
 from snmf_dist.graph.store import KIND, GraphStore, GraphWriter, Progress, open_graph, row_bounds, silent
 from snmf_dist.graph.store import normalize as ncut
+from snmf_dist.locks import only_writer
 from snmf_dist.validation import choice, whole_number
+
+LARGEST = 1e140  # sum of all weights: start and modularity square it
 
 
 def import_graph(
@@ -109,31 +112,31 @@ def import_graph(
             whole_number(name, value, 1)
     path = storage.normal_path(out)
     storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
-
-    opened = open_source(source, key=key, columns=columns, n=n, first_id=first_id, options=storage_options)
-    if opened.n == 0 or opened.n_edges == 0:
-        raise InputError(
-            f"{opened.made['source']}: the graph is empty ({opened.n} nodes, {opened.n_edges} "
-            "edges); expected at least one edge"
-        )
-    if _is_normalized(opened) and (normalize is None or self_loops == "drop"):
-        raise InputError(
-            f"{opened.made['source']}: this graph store is normalised already, its weights are gone; "
-            "keep normalize='ncut' and self_loops='keep', or import the original again"
-        )
-
-    with storage.replacing(path, KIND, overwrite=overwrite, options=storage_options) as place:
-        parent = None if storage.is_url(path) else os.path.dirname(place)
-        with tempfile.TemporaryDirectory(prefix="edges-", dir=parent) as folder:
-            bounds = row_bounds(opened.n, opened.n_edges, block_rows)
-            _write(
-                opened,
-                partial(GraphWriter, place, bounds, np.dtype(dtype), storage_options),
-                EdgeBuckets(folder, bounds, symmetrize=symmetrize, drop_loops=self_loops == "drop"),
-                normalize=normalize,
-                reorder=reorder == "auto",
-                progress=progress or silent,
+    with only_writer(path):
+        opened = open_source(source, key=key, columns=columns, n=n, first_id=first_id, options=storage_options)
+        if opened.n == 0 or opened.n_edges == 0:
+            raise InputError(
+                f"{opened.made['source']}: the graph is empty ({opened.n} nodes, {opened.n_edges} "
+                "edges); expected at least one edge"
             )
+        if _is_normalized(opened) and (normalize is None or self_loops == "drop"):
+            raise InputError(
+                f"{opened.made['source']}: this graph store is normalised already, its weights are gone; "
+                "keep normalize='ncut' and self_loops='keep', or import the original again"
+            )
+
+        with storage.replacing(path, KIND, overwrite=overwrite, options=storage_options) as place:
+            parent = None if storage.is_url(path) else os.path.dirname(place)
+            with tempfile.TemporaryDirectory(prefix="edges-", dir=parent) as folder:
+                bounds = row_bounds(opened.n, opened.n_edges, block_rows)
+                _write(
+                    opened,
+                    partial(GraphWriter, place, bounds, np.dtype(dtype), storage_options),
+                    EdgeBuckets(folder, bounds, symmetrize=symmetrize, drop_loops=self_loops == "drop"),
+                    normalize=normalize,
+                    reorder=reorder == "auto",
+                    progress=progress or silent,
+                )
     graph = open_graph(path, storage_options=storage_options)
     zeros = graph.block["zero_degree"]
     if zeros:
@@ -213,6 +216,13 @@ def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarr
         raise InputError(
             f"{source.made['source']}: the weights of row {int(np.argmin(np.isfinite(degree)))} add up to more "
             "than float64 holds; scale the weights down"
+        )
+    with np.errstate(over="ignore"):
+        total = float(degree.sum())
+    if not 1 / LARGEST <= total <= LARGEST:
+        raise InputError(
+            f"{source.made['source']}: the weights add up to {total:.3g}; expected {1 / LARGEST:.0e} to "
+            f"{LARGEST:.0e}, so that their squares can be told from 0 and infinity; scale all weights"
         )
     return degree
 

@@ -5,7 +5,6 @@ only sliced; edge lists, AnnData and graph stores never are in memory as a whole
 """
 
 import os
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +14,13 @@ import zarr
 from scipy import sparse
 
 from snmf_dist import storage
-from snmf_dist.errors import InputError, NotOurStore, SnmfError, StoreNotFound
+from snmf_dist.engine import machine
+from snmf_dist.errors import DoesNotFit, InputError, NotOurStore, SnmfError, StoreNotFound
 from snmf_dist.graph.ingest.edgefiles import Edges, is_edge_file, read_edges
 from snmf_dist.graph.store import KIND, GraphStore, open_graph
+from snmf_dist.untrusted import check_archive, check_nodes, load_sparse, native, refuse_code, safe_sparse
 
+MARKET_BYTES = 32  # of memory that an entry of a Matrix Market file takes while it is read
 BATCH = 1 << 18  # edges in a batch: 6 MB, a few times over while it is filed
 
 
@@ -94,9 +96,12 @@ def _from_matrix(matrix: Any, origin: str) -> Source:
         raise InputError(f"{origin}: A has dtype {matrix.dtype}; expected real numbers")
     if isinstance(matrix, np.ma.MaskedArray):
         raise InputError(f"{origin}: is a masked array; fill or drop its masked entries first")
-    if matrix.dtype.kind != "f" or matrix.dtype.itemsize < 4:
+    if sparse.issparse(matrix):
+        check_nodes(matrix.shape[0], matrix.nnz, origin, given=True)
+        matrix = safe_sparse(matrix, origin)
+    if matrix.dtype.kind != "f" or matrix.dtype.itemsize not in (4, 8):
         matrix = matrix.astype(np.float64)  # small types would wrap when repeated entries add up
-    A = sparse.csr_array(matrix)
+    A = sparse.csr_array(native(matrix))
 
     def batches() -> Iterator[Edges]:
         for rows in _row_ranges(A.indptr):
@@ -109,32 +114,51 @@ def _from_matrix(matrix: Any, origin: str) -> Source:
 def _from_npz(path: str) -> Source:
     """A matrix saved by scipy.sparse.save_npz, or arrays src, dst (and weight, n) of edges."""
     try:
+        check_archive(path)
         with np.load(path, allow_pickle=False) as file:
             names = set(file.files)
+            if "format" in names:
+                return _from_matrix(load_sparse(path), os.path.basename(path))
             arrays = {name: file[name] for name in ("src", "dst", "weight", "n") if name in names}
-        if "format" in names:
-            return _from_matrix(sparse.load_npz(path), os.path.basename(path))
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, SnmfError):
-            raise
+    except SnmfError:
+        raise
+    except Exception as error:  # whatever NumPy, SciPy, zipfile and zlib raise on a damaged file
         raise InputError(f"{path}: cannot be read as a .npz of plain arrays ({error})") from error
     if not {"src", "dst"} <= names:
         raise InputError(f"{path}: holds {sorted(names)}; expected scipy.sparse.save_npz's arrays, or src and dst")
     src, dst = arrays["src"], arrays["dst"]
-    weight = arrays.get("weight", np.ones(len(src)))
-    if src.dtype.kind not in "iu" or dst.dtype.kind not in "iu" or not len(src) == len(dst) == len(weight):
-        raise InputError(f"{path}: expected src and dst as whole numbers, as many as weights")
-    n = int(arrays.get("n", max(src.max(initial=-1), dst.max(initial=-1)) + 1))
+    weight = arrays.get("weight", np.ones(src.shape))
+    if src.dtype.kind not in "iu" or dst.dtype.kind not in "iu" or weight.dtype.kind not in "biuf":
+        raise InputError(f"{path}: expected src and dst as whole numbers, and weight as numbers")
+    if src.ndim != 1 or not src.shape == dst.shape == weight.shape:
+        raise InputError(f"{path}: expected as many src and dst as weights, in vectors")
+    count = arrays.get("n", np.array(max((int(ends.max()) for ends in (src, dst) if len(ends)), default=-1) + 1))
+    if count.shape != () or count.dtype.kind not in "iuO":
+        raise InputError(f"{path}: n is {str(count)[:40]}; expected a whole number")
+    n = int(count)
+    check_nodes(n, len(src), path, given="n" in arrays)
     edges = Edges(src.astype(np.int64), dst.astype(np.int64), weight.astype(np.float64))
     return Source(n, len(src), lambda: iter([edges]), {"source": os.path.basename(path)})
 
 
 def _from_matrix_market(path: str) -> Source:
-    from scipy.io import mmread
+    from scipy.io import mminfo, mmread
 
     try:
+        rows, _, entries, *_ = mminfo(path)
+        check_nodes(rows, entries, path, given=True)
+        packed = path.lower().endswith((".gz", ".bz2"))
+        if not packed and entries > os.path.getsize(path):  # an entry takes two bytes at least
+            raise InputError(f"{path}: claims {entries} entries, more than it has bytes; make it again")
+        if entries * MARKET_BYTES > machine.memory():
+            raise DoesNotFit(
+                f"{path}: its {entries} entries do not fit into memory; write them as an edge list, which is read "
+                "in pieces"
+            )
         matrix = mmread(path)
-    except ValueError as error:
+    except SnmfError:
+        raise
+    except Exception as error:  # ValueError, OverflowError, those of gzip and bz2, ...
         raise InputError(f"{path}: cannot be read as Matrix Market ({error})") from error
     return _from_matrix(matrix, os.path.basename(path))
 
@@ -155,13 +179,9 @@ def _from_edge_file(
     if low < first_id:
         raise InputError(f"{path}: has node id {low}; ids start at first_id={first_id}")
     found = int(high) - first_id + 1
-    if n is None and found > 1000 + 100 * n_edges:
-        raise InputError(
-            f"{path}: node ids reach {high} but there are only {n_edges} edges; number the nodes "
-            "from 0 without gaps, or pass n= if that many nodes are meant"
-        )
     if n is not None and found > n:
         raise InputError(f"{path}: has node id {high}, but n={n} was given")
+    check_nodes(n or found, n_edges, path, given=n is not None)
 
     def batches() -> Iterator[Edges]:
         for edges in read_edges(path, columns=columns, options=plain):
@@ -182,13 +202,23 @@ def _from_anndata(group: zarr.Group, path: str, key: str | None) -> Source:
     encoding = A.attrs.get("encoding-type")
     if encoding not in ("csr_matrix", "csc_matrix"):
         raise InputError(f"{path}: obsp/{key} is {encoding!r}; expected csr_matrix or csc_matrix")
-    shape = tuple(A.attrs["shape"])
+    shape: Any = A.attrs.get("shape")
+    if not isinstance(shape, list) or list(map(type, shape)) != [int, int]:
+        raise InputError(f"{path}: obsp/{key} has shape {shape}; expected two numbers")
     if shape[0] != shape[1]:
         raise InputError(f"{path}: obsp/{key} is {shape[0]} × {shape[1]}; expected a square matrix")
     for name in ("data", "indices", "indptr"):
-        if A[name].nchunks_initialized < A[name].nchunks:
+        array = A.get(name)
+        if array is None or array.dtype.kind not in "biuf":
+            raise InputError(f"{path}: obsp/{key}/{name} is missing or does not hold numbers; restore it")
+        if refuse_code(array, path).nchunks_initialized < array.nchunks:
             raise InputError(f"{path}: obsp/{key}/{name} has lost chunks, which would read as zeros; restore it")
+    check_nodes(shape[0], A["indices"].size, path, given=True)
+    if A["indptr"].shape != (shape[0] + 1,) or A["data"].shape != A["indices"].shape:
+        raise InputError(f"{path}: the arrays of obsp/{key} do not fit each other; restore it")
     indptr = np.asarray(A["indptr"][:], dtype=np.int64)
+    if indptr[0] != 0 or indptr[-1] != A["indices"].size or (np.diff(indptr) < 0).any():
+        raise InputError(f"{path}: obsp/{key}/indptr does not rise from 0 to the number of entries; restore it")
 
     def batches() -> Iterator[Edges]:
         for rows in _row_ranges(indptr):

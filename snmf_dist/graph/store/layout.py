@@ -9,6 +9,7 @@ Layout, format version 1 (one Zarr v3 group)::
         reordered                  false if order is 0, 1, ..., n-1
         zero_degree, self_loops    how many rows have no entry; how many diagonal entries
         checksums                  CRC-32 of row_bounds, order, degree
+        chunk_checksums            CRC-32 of each chunk of order and degree; stores of 0.1 have none
         blocks                     one [nnz, CRC-32 of data, indices, indptr, diagonal, halo] a block:
                                    diagonal = entries within the block's own rows, halo = distinct other
                                    columns
@@ -22,7 +23,8 @@ Layout, format version 1 (one Zarr v3 group)::
 
 What holds: indices rise strictly within a row; A = Aᵀ to the last bit; entries are finite and > 0.
 Each block is a group of its own, so that two writers never share a chunk. A missing Zarr chunk reads
-as zeros without an error: every read is checked against the manifest's count and checksum.
+as zeros without an error: every read is checked against the manifest's count and checksum. The manifest
+is checked when the store is opened, and the shape and type of an array before it is read.
 """
 
 from collections.abc import Callable
@@ -31,6 +33,7 @@ import numpy as np
 from scipy import sparse
 
 KIND = "graph"
+CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 BLOCK_ENTRIES = 1 << 21  # entries a block aims at: 25 MB in memory, a second or less to merge
 
 Progress = Callable[[str, int, int], None]

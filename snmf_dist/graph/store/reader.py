@@ -11,10 +11,12 @@ import numpy as np
 import zarr
 from scipy import sparse
 
-from snmf_dist import storage
+from snmf_dist import storage, verified
 from snmf_dist.errors import StoreCorrupt
-from snmf_dist.graph.store.checks import block_problems, symmetry_balance
-from snmf_dist.graph.store.layout import KIND, Progress, silent
+from snmf_dist.graph.store.checks import block_problems, manifest_problems, safe_pattern, symmetry_balance
+from snmf_dist.graph.store.layout import CSR_ENCODING, KIND, Progress, silent
+
+REMEDY = "import or build the graph again with overwrite=True, or restore the store from a copy"
 
 
 class GraphStore:
@@ -49,12 +51,19 @@ class GraphStore:
         self.options = options
         self.block = block
         self._group = group
+        self._chunked: dict[str, verified.ChunkedVector] = {}
+        wrong = list(manifest_problems(block))
+        if wrong:
+            raise StoreCorrupt(f"{path}: its manifest is wrong: {'; '.join(wrong)}; {REMEDY}")
         self.n = int(block["n"])
         self.nnz = int(block["nnz"])
         self.dtype = np.dtype(block["dtype"])
         self.normalize: str = block["normalize"]
         self.reordered: bool = block["reordered"]
-        self.bounds = self._vector("row_bounds")
+        with self._explaining():
+            self.bounds = self._vector("row_bounds", len(block["blocks"]) + 1, np.int64)
+            if self.bounds[0] != 0 or self.bounds[-1] != self.n or (np.diff(self.bounds) <= 0).any():
+                raise StoreCorrupt(f"{path}: row_bounds do not rise from 0 to {self.n}")
 
     def __repr__(self) -> str:
         return f"GraphStore({self.path!r}: n={self.n}, nnz={self.nnz}, blocks={self.n_blocks})"
@@ -86,17 +95,28 @@ class GraphStore:
     @property
     def order(self) -> np.ndarray:
         """Row of A to the user's own row number, (n,) int64; read from disk at each call."""
-        return self._vector("order")
+        with self._explaining():
+            order = self._vector("order", self.n, np.int64)
+            seen = np.zeros(self.n, bool)
+            if order.min() >= 0 and order.max() < self.n:
+                seen[order] = True
+            if not seen.all():
+                raise StoreCorrupt(f"{self.path}: order is not a permutation of the rows")
+        return order
 
     @property
     def degree(self) -> np.ndarray:
         """Row sums of W before normalisation, (n,) float64; read from disk at each call."""
-        return self._vector("degree")
+        with self._explaining():
+            return self._finite(self._vector("degree", self.n, np.float64))
 
     def read_degree(self, start: int, stop: int) -> np.ndarray:
-        """Degrees of the rows `start` to `stop`, without those of the others; `validate` checks them all."""
-        degree: Any = self._group["degree"]
-        return np.asarray(degree[start:stop])
+        """Degrees of the rows `start` to `stop`; of the others no more is read than shares a chunk with them."""
+        with self._explaining():
+            if "degree" not in self._chunked:
+                array = verified.find_array(self._group, "degree", self.path, shape=(self.n,), dtypes=[np.float64])
+                self._chunked["degree"] = verified.ChunkedVector(array, self.block, self.path, "degree")
+            return self._finite(self._chunked["degree"].read(start, stop))
 
     def read_weights(self, start: int, stop: int) -> np.ndarray:
         """What turns rows of A back into rows of W = rAr, (rows, 2) float64: r, and the degree in W."""
@@ -126,18 +146,17 @@ class GraphStore:
         if not 0 <= i < self.n_blocks:
             raise IndexError(f"there is no block {i} in {self.path}, which has {self.n_blocks}")
         rows = int(self.bounds[i + 1] - self.bounds[i])
-        nnz, crc, *_ = self.block["blocks"][i]
-        data, indices, indptr = (
-            storage.read_array(self._group, f"blocks/{i}/{name}", self.path)
-            for name in ("data", "indices", "indptr")
-        )
-        sizes = (len(data), len(indices), len(indptr))
-        if sizes != (nnz, nnz, rows + 1) or storage.checksum(data, indices, indptr) != crc:
-            raise StoreCorrupt(
-                f"{self.path}: block {i} (rows {self.bounds[i]}:{self.bounds[i + 1]}) is not what was "
-                "written: its checksum or size differs from the manifest; import the graph again "
-                "with overwrite=True, or restore the store from a copy"
+        crc = self.block["blocks"][i][1]
+        with self._explaining():
+            data, indices, indptr = (
+                verified.read_range(array, 0, array.shape[0], self.path, f"blocks/{i}/{array.basename}")
+                for array in self._block_arrays(i)
             )
+            where = f"{self.path}: block {i} (rows {self.bounds[i]}:{self.bounds[i + 1]})"
+            if storage.checksum(data, indices, indptr) != crc:
+                raise StoreCorrupt(f"{where} is not what was written: its checksum differs from the manifest's")
+            if not safe_pattern(indptr, indices, self.n):
+                raise StoreCorrupt(f"{where} has an entry outside A: an index is not within 0:{self.n}")
         A = sparse.csr_matrix((data, indices, indptr), shape=(rows, self.n), copy=False)
         A.has_canonical_format = True
         return A
@@ -208,33 +227,26 @@ class GraphStore:
         if found:
             raise StoreCorrupt(
                 f"{self.path}: {len(found)} problem(s): "
-                + "; ".join(found[:10])
-                + "; write the store again, or restore it from a copy"
+                + "; ".join(text.removeprefix(f"{self.path}: ").removesuffix(f"; {REMEDY}") for text in found[:10])
+                + f"; {REMEDY}"
             )
 
     def _manifest_problems(self) -> Iterator[str]:
-        bounds, blocks = self.bounds, self.block["blocks"]
-        if bounds[0] != 0 or bounds[-1] != self.n or (np.diff(bounds) <= 0).any():
-            yield f"row_bounds do not rise from 0 to {self.n}"
-        if len(blocks) != self.n_blocks:
-            yield f"the manifest lists {len(blocks)} blocks, row_bounds {self.n_blocks}"
-            return
-        if sum(nnz for nnz, *_ in blocks) != self.nnz:
-            yield "the blocks' entries do not add up to nnz"
-        for i, (nnz, *_) in enumerate(blocks):
-            rows = int(bounds[i + 1] - bounds[i])
-            for name, size in (("data", nnz), ("indices", nnz), ("indptr", rows + 1)):
-                if storage.shape_of(self._group, f"blocks/{i}/{name}") != (size,):
-                    yield f"blocks/{i}/{name} is missing or not of length {size}"
-        try:
-            order, degree = self.order, self.degree
-        except StoreCorrupt as error:
-            yield str(error)
-            return
-        if len(degree) != self.n or not np.isfinite(degree).all() or (degree < 0).any():
-            yield "degree is not n finite, nonnegative numbers"
-        if len(order) != self.n or not np.array_equal(np.sort(order), np.arange(self.n)):
-            yield "order is not a permutation of the rows"
+        """Say what is wrong with metadata documents and vectors; the manifest was checked at opening."""
+        for i in range(self.n_blocks):
+            try:
+                self._block_arrays(i)
+            except StoreCorrupt as error:
+                yield str(error)
+                continue
+            shape = [int(self.bounds[i + 1] - self.bounds[i]), self.n]
+            if verified.attributes(self._group, f"blocks/{i}") != {**CSR_ENCODING, "shape": shape}:
+                yield f"blocks/{i}/zarr.json is not what was written: other programs may misread the block"
+        for name in ("order", "degree"):
+            try:
+                getattr(self, name)
+            except StoreCorrupt as error:
+                yield str(error)
 
     def _entry_problems(self, progress: Progress) -> Iterator[str]:
         balance = 0
@@ -253,13 +265,30 @@ class GraphStore:
         if whole and balance % 2**64:
             yield "A is not symmetric"
 
-    def _vector(self, name: str) -> np.ndarray:
-        values = storage.read_array(self._group, name, self.path)
-        if storage.checksum(values) != self.block["checksums"][name]:
-            raise StoreCorrupt(
-                f"{self.path}: {name} is not what was written (checksum differs); write the store again"
-            )
-        return values
+    def _explaining(self) -> Any:
+        return verified.explaining(self.path, KIND, self.block["checksum"], self.options, remedy=REMEDY)
+
+    def _block_arrays(self, i: int) -> list[zarr.Array]:
+        """The arrays of a block, if their metadata agrees with the manifest."""
+        rows, nnz = int(self.bounds[i + 1] - self.bounds[i]), self.block["blocks"][i][0]
+        wanted: dict[str, tuple[int, list[Any]]] = {
+            "data": (nnz, [self.dtype]),
+            "indices": (nnz, [np.int32, np.int64]),
+            "indptr": (rows + 1, [np.int64]),
+        }
+        return [
+            verified.find_array(self._group, f"blocks/{i}/{name}", self.path, shape=(size,), dtypes=dtypes)
+            for name, (size, dtypes) in wanted.items()
+        ]
+
+    def _vector(self, name: str, size: int, dtype: Any) -> np.ndarray:
+        array = verified.find_array(self._group, name, self.path, shape=(size,), dtypes=[dtype])
+        return verified.read_whole(array, self.block["checksums"][name], self.path, name)
+
+    def _finite(self, degree: np.ndarray) -> np.ndarray:
+        if not np.isfinite(degree).all() or (degree < 0).any():
+            raise StoreCorrupt(f"{self.path}: degree has entries that are not finite numbers of 0 or more")
+        return degree
 
 
 def open_graph(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> GraphStore:

@@ -6,10 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from snmf_dist import storage
-from snmf_dist.graph.store.layout import KIND
-
-CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+from snmf_dist import storage, verified
+from snmf_dist.graph.store.layout import CSR_ENCODING, KIND
 
 
 class BlockRecord(NamedTuple):
@@ -113,6 +111,10 @@ class GraphWriter:
                 "zero_degree": sum(record.zero_degree for record in records),
                 "self_loops": sum(record.self_loops for record in records),
                 "checksums": checksums,
+                "chunk_checksums": {
+                    "order": verified.chunk_checksums(self._group, "order", order),
+                    "degree": verified.chunk_checksums(self._group, "degree", degree),
+                },
                 "blocks": [list(record[:4]) for record in records],
                 "made": dict(made),
             },

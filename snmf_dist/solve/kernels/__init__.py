@@ -160,6 +160,8 @@ def cache_dir() -> str | None:
         folder = _fused().cache_dir()
     except Exception:  # `chosen` says what is wrong
         return None
+    if folder is None:
+        return None
     return folder if glob.glob(os.path.join(glob.escape(folder), "fused.*.nbi")) else None
 
 

@@ -9,12 +9,14 @@ ends among the columns. It writes results to its last arguments, which may be wh
 `squares`.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from snmf_dist.engine.halo import Block
+from snmf_dist.errors import SlowKernels
 from snmf_dist.solve.kernels.entrywise import Formula, Value, by_entry
 from snmf_dist.solve.kernels.simd import add_product, times
 from snmf_dist.solve.kernels.stacked import Widths, count, edges, usable
@@ -27,7 +29,22 @@ TILE = 128  # rows
 
 NONE = np.empty(0)  # for a formula without sums
 
-_fast: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc", "nsz"}}
+
+def _can_keep() -> bool:
+    """Whether numba finds a folder to keep kernels in: beside this file, in the home folder, or as it is told."""
+    try:
+        njit(cache=True)(lambda: 1)
+    except RuntimeError:  # numba: "no locator available"
+        text = (
+            "compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder can be written "
+            "to, so each process compiles them, about 20 seconds; set NUMBA_CACHE_DIR to one that can"
+        )
+        warnings.warn(text, SlowKernels, stacklevel=2)
+        return False
+    return True
+
+
+_fast: dict[str, Any] = {"nogil": True, "cache": _can_keep(), "fastmath": {"contract", "reassoc", "nsz"}}
 
 # Formulas of the entries: what is written, and what is added up
 
@@ -325,6 +342,7 @@ def weight_inside(
     return total
 
 
-def cache_dir() -> str:
-    """Return the folder that numba keeps the compiled kernels in."""
-    return str(_product.stats.cache_path)
+def cache_dir() -> str | None:
+    """Return the folder that numba keeps the compiled kernels in; None if it keeps none."""
+    folder: str | None = _product.stats.cache_path
+    return folder

@@ -465,7 +465,7 @@ def test_dask_blocks_that_give_fewer_rows_than_promised_are_refused(tmp_path):
 
 def test_a_second_build_to_the_same_place_is_refused_while_the_first_runs(tmp_path):
     def meanwhile(stage, done, total):
-        with pytest.raises(errors.InputError, match="another build is writing here"):
+        with pytest.raises(errors.OutputBusy, match="another run is writing here"):
             snmf_dist.build_graph(X, tmp_path / "g.zarr")
 
     snmf_dist.build_graph(X, tmp_path / "g.zarr", progress=meanwhile).validate(deep=True)

@@ -1,0 +1,56 @@
+"""Strange inputs and settings through the public functions, in processes of their own: none of them crashes.
+
+Each case ends with an error of ours or with an answer that is finite, nonnegative, and not called converged if its
+captured energy is not a number. ``python -m tests.fuzz NUMBER 1`` runs a case again.
+"""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+PROCESSES = 2
+
+
+def run_cases(first, count, timeout):
+    """How each case ended, by its number; a process that a case ends is started again after it."""
+    ends, last = {}, first + count
+    while first < last:
+        command = [sys.executable, "-m", "tests.fuzz", str(first), str(last - first)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, cwd=Path(__file__).parents[1], check=False
+        )
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        ends.update({line["end"]: line for line in lines if "end" in line})
+        begun = [line["begin"] for line in lines if "begin" in line]
+        assert begun, done.stderr[-2000:]
+        if begun[-1] not in ends:
+            ends[begun[-1]] = {"how": "unexpected", "error": f"the process ended with {done.returncode}"}
+        first = begun[-1] + 1
+    return ends
+
+
+def run_all(count, timeout):
+    share = -(-count // PROCESSES)
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        starts = range(0, count, share)
+        found = pool.map(lambda first: run_cases(first, min(share, count - first), timeout), starts)
+    ends = {number: end for part in found for number, end in part.items()}
+    print(len(ends), "cases:", dict(Counter(end["how"] for end in ends.values()).most_common()))
+    bad = {number: end for number, end in ends.items() if end["how"] == "unexpected"}
+    assert len(ends) == count
+    assert not bad, json.dumps(bad, indent=1)
+
+
+def test_strange_input_ends_in_words_or_in_a_sound_answer():
+    run_all(300, timeout=240)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_much_strange_input_ends_in_words_or_in_a_sound_answer():
+    run_all(5000, timeout=3000)
