@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import dask
 import numpy as np
 from scipy import sparse
 
@@ -28,8 +27,6 @@ from tests.benchmarks.measure import in_process, spread, table, write_json
 
 K, TURNS = 20, 5
 MILLION = 1_000_000  # rows
-# Dask's watchers, slowed down as the README says: at their defaults they take a tenth of two cores.
-QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
 ITERATING = {"init": "random", "rho": 0.3, "stop": "paper", "tol": 1e-9, "evaluate_every": 10_000}
 COLUMNS = {
     "what": "what",
@@ -163,7 +160,7 @@ def iteration(folder: str, n: int) -> None:
     del A
 
     places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with dask.config.set(QUIET), LocalCluster(n_workers=2, threads_per_worker=1, **places) as two:
+    with LocalCluster(n_workers=2, threads_per_worker=1, **places) as two:
 
         def on_processes() -> float:
             with Client(two):
@@ -171,7 +168,12 @@ def iteration(folder: str, n: int) -> None:
 
         bare, threads, processes = in_turn(bare_loop(graph), lambda: fit_iteration(graph), on_processes)
     claim("fit on threads, against a bare loop over the same kernels", threads / bare, 1.10, f"{threads:.2f} s")
-    claim("fit on two worker processes, against the same", processes / bare, 1.35, f"{processes:.2f} s")
+    claim(
+        "fit on two worker processes, Dask as it comes, against the same",
+        processes / bare,
+        1.5,
+        f"{processes:.2f} s",
+    )
 
     source = np.ones(50_000_000, dtype=np.float32)
     target = np.empty_like(source)
