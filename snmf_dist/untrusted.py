@@ -32,6 +32,9 @@ def safe_sparse(matrix: Any, origin: str) -> Any:
     SciPy does not look at them when a matrix is made from its arrays or read from a file, and crashes later.
     """
     if getattr(matrix, "format", None) in ("csr", "csc", "bsr"):
+        starts = matrix.indptr.astype(np.int64)  # SciPy takes differences in int32, which may overflow
+        if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] > len(matrix.indices):
+            raise InputError(f"{origin}: is not a valid sparse matrix (its indptr does not rise); make it again")
         try:
             matrix.check_format(full_check=True)
         except (ValueError, IndexError) as error:

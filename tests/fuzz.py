@@ -89,7 +89,7 @@ def source(dice, folder):
     if kind == "dense" or W.dtype.char in "eg":
         return W
     if kind in ("csr", "csc", "coo", "npz"):
-        A = forge(dice, csr(W))
+        A = csr(W) if kind in ("csc", "coo") else forge(dice, csr(W))
         if kind == "npz":
             sparse.save_npz(f"{folder}/a.npz", A, compressed=dice.random() < 0.5)
             return f"{folder}/a.npz"

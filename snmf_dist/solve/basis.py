@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows
+from snmf_dist.errors import InputError
 from snmf_dist.solve.kernels import (
     chebyshev_step,
     cross,
@@ -147,6 +148,12 @@ class _Subspace:
 def _whiten(G: np.ndarray) -> np.ndarray:
     """M with orthonormal VM, if G = VᵀV: G^−½ on the part of the space where G is not zero."""
     scale = 1 / np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
-    values, Q = np.linalg.eigh(G * np.outer(scale, scale))
+    scaled = G * np.outer(scale, scale)
+    if not np.isfinite(scaled).all():
+        raise InputError(
+            "products with A overflow: its entries are too large or too small for their type; import the graph "
+            "again with normalize='ncut', with scaled weights, or with dtype='float64'"
+        )
+    values, Q = np.linalg.eigh(scaled)
     keep = values > values[-1] * RANK
     return np.asarray(scale[:, None] * Q[:, keep] / np.sqrt(values[keep]))
