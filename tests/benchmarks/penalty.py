@@ -21,8 +21,9 @@ from threadpoolctl import threadpool_limits
 from snmf_dist.engine.loading import in_memory
 from snmf_dist.solve import kernels
 from snmf_dist.solve.admm import ADAPT_RANGE, ADMM, FIRST_RHO, ADMMState
+from snmf_dist.solve.admm import step_numbers as numbers_from_sums
 from snmf_dist.solve.basis import leading_basis
-from snmf_dist.solve.stopping import GAIN, MOVED, StepNumbers, admm_numbers, quality
+from snmf_dist.solve.stopping import GAIN, MOVED, StepNumbers, quality
 from tests.benchmarks.sets import FRESH, load
 
 GRAPHS = ("COIL-20", "Reuters", "blobs")
@@ -150,7 +151,7 @@ def step_numbers(old: ADMMState, new: ADMMState, rho: float) -> StepNumbers:
     moves = (new.Y - old.Y, old.Y, new.L - old.L, old.L)
     second = (*moves, new.L - new.X, new.L - new.Y, new.L, new.Lam, new.Gam)
     sums = [(None, np.array([[np.vdot(M, M)] for M in half], dtype=float)) for half in (first, second)]
-    return admm_numbers(*sums, rho=np.array([rho]))[0]
+    return numbers_from_sums(*sums, rho=np.array([rho]))[0]
 
 
 def run(A: sparse.csr_matrix, L: np.ndarray, rule: Fixed) -> tuple[int, int, float]:
