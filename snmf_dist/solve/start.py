@@ -1,21 +1,17 @@
 """Where L begins: at random, or from the leading eigenvectors of A. Several starts stand side by side."""
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from scipy.cluster.vq import kmeans2
 
 from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
+from snmf_dist.solve.kmeans import candidate_centres, nearest_centres
 from snmf_dist.solve.modularity import modularities
 
 SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
-CANDIDATES = 16  # spectral clusterings, of which the one of the highest modularity is taken
-LLOYD_STEPS = 20
-TILE = 512  # rows compared with all centres at a time
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
@@ -80,8 +76,10 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
         For each row its factor r, with W = rAr (√degree, or 1 if A is W), and its degree in W.
     """
     points = A.hold(A.map(_unit_rows, basis.U))
-    centres = _candidates(_sample(A, points, K, seed=seeds[0]), K, seed=seeds[0])
-    labels = A.map(_nearest, points, centres=centres, width=len(centres), dtype=np.int32)
+    sample = _sample(A, points, K, seed=seeds[0])
+    pivots = _pivot_rows(sample)
+    centres = candidate_centres(sample, K, first=pivots if len(pivots) == K else None, seed=seeds[0])
+    labels = A.map(nearest_centres, points, centres=centres, width=len(centres), dtype=np.int32)
     (labels,), scores = A.settle((labels,), modularities(A, labels, weights, K=K))
     first = int(np.argmax(scores >= scores.max() - TIE))
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
@@ -114,20 +112,6 @@ def _sample(A: Graph, rows: Rows, K: int, *, seed: int) -> np.ndarray:
     return sample[sample.any(axis=1)]
 
 
-def _candidates(sample: np.ndarray, K: int, *, seed: int) -> np.ndarray:
-    """K-means centres of the sample from several starts, (R, K, d)."""
-    K = min(K, len(np.unique(sample.round(6), axis=0)))
-    pivots = _pivot_rows(sample)
-    starts: list[Any] = [pivots] if len(pivots) == K else []
-    starts += [K] * (CANDIDATES - len(starts))
-    found = []
-    with warnings.catch_warnings(action="ignore"):  # of clusters that are empty on the way
-        for i, start in enumerate(starts):
-            how = "++" if start is K else "matrix"
-            found.append(kmeans2(sample, start, iter=LLOYD_STEPS, minit=how, rng=(seed + i) % 2**32)[0])
-    return np.stack(found)
-
-
 def _pivot_rows(rows: np.ndarray) -> np.ndarray:
     """The rows that pivoted QR puts first, as many as there are columns."""
     _, order = linalg.qr(rows.T, mode="r", pivoting=True)
@@ -147,18 +131,6 @@ def _shaken(L: np.ndarray, noise: np.ndarray) -> np.ndarray:
 def _unit_rows(U: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(U, axis=1, keepdims=True)
     return np.divide(U, length, out=np.zeros_like(U), where=length > 0)
-
-
-def _nearest(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
-    """The nearest centre of each row for each set of centres, (rows, R) int32."""
-    R, K, _ = centres.shape
-    flat = centres.reshape(R * K, -1).astype(X.dtype)
-    half = (flat**2).sum(axis=1) / 2
-    labels = np.empty((len(X), R), dtype=np.int32)
-    for start in range(0, len(X), TILE):
-        rows = slice(start, start + TILE)
-        labels[rows] = (X[rows] @ flat.T - half).reshape(-1, R, K).argmax(axis=2)
-    return labels
 
 
 def _as_they_appear(labels: np.ndarray) -> list[tuple[int, int]]:
