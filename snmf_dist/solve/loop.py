@@ -14,7 +14,7 @@ from snmf_dist.engine.rows import Graph, Rows, Step, rebuild
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
-from snmf_dist.solve.modularity import modularities
+from snmf_dist.solve.modularity import COMPARED, REPORTED, modularities
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
 
 
@@ -96,6 +96,7 @@ class Outcome:
     history: list[IterationRecord] = field(default_factory=list)
     status: Status | None = None
     state: Any = None
+    compared: float = 0.0  # modularity of the labels at γ = 0.4, if it is watched
     peak: int = 0  # length of the history when the labels were best, if that is watched
     at_peak: Rows | None = None  # L at that time
 
@@ -107,10 +108,8 @@ class Outcome:
 
     @property
     def score(self) -> tuple[bool, float, float]:
-        """What the runs of a fit compete by: not lost, modularity of the labels, 0 if it is not watched, and c."""
-        modularity = self.history[-1].modularity
-        watched = 0.0 if math.isnan(modularity) else modularity
-        return (self.status is not Status.DIVERGED, watched, self.captured)
+        """What the runs of a fit compete by: not lost, modularity (γ = 0.4) of the labels if it is watched, and c."""
+        return (self.status is not Status.DIVERGED, self.compared, self.captured)
 
     @property
     def captured(self) -> float:
@@ -178,6 +177,8 @@ def run(
         if not seen:
             continue
         for i, one in enumerate(active):
+            if i in found and not math.isnan(found[i].compared):
+                one.compared = one.judge.best if one.status is Status.PEAKED else found[i].compared
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
             elif one.status:
@@ -260,7 +261,9 @@ class _Look:
         labels = A.map(row_labels, L, runs=len(seen), width=len(seen), dtype=np.int32)
         numbers = {"quality": quality(A, L, norm_A=problem.norm_A, runs=len(seen))}
         if problem.weights is not None:
-            numbers["modularity"] = modularities(A, labels, problem.weights, K=problem.K)
+            numbers["modularity"] = modularities(
+                A, labels, problem.weights, K=problem.K, resolutions=(REPORTED, COMPARED)
+            )
         whole = len(seen) == runs
         if whole and self.labels is not None:
             numbers["moved"] = A.sum(moved, self.labels, labels)
@@ -270,8 +273,8 @@ class _Look:
         found = []
         for i, one in enumerate(values["quality"]):
             shares = {"moved": float(values["moved"][i]) / L.shape[0]} if "moved" in values else {}
-            scores = {"modularity": float(values["modularity"][i])} if "modularity" in values else {}
-            found.append(one._replace(**shares, **scores))
+            scores = values["modularity"][:, i].tolist() if "modularity" in values else (math.nan, math.nan)
+            found.append(one._replace(**shares, modularity=scores[0], compared=scores[1]))
         return found
 
     def keep(self, runs: list[int]) -> None:
@@ -302,6 +305,7 @@ def _record(
 ) -> IterationRecord:
     numbers = {"change": step.change, "primal": step.primal, "dual": step.dual, "rho": rho}
     looked = {} if found is None else found._asdict()
+    looked.pop("compared", None)
     return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)
 
 

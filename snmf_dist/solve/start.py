@@ -9,7 +9,7 @@ from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
 from snmf_dist.solve.kmeans import candidate_centres, nearest_centres
-from snmf_dist.solve.modularity import modularities
+from snmf_dist.solve.modularity import COMPARED, modularities
 
 SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
@@ -67,7 +67,7 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
 
     K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), on a sample, from several
     starts: the rows that pivoted QR chooses, and k-means++. The start whose clusters have the highest
-    modularity is taken, the next ones for further runs. √degree is the leading eigenvector of a cluster
+    modularity at γ = 0.4 is taken, the next ones for further runs. √degree is the leading eigenvector of a cluster
     that hangs together with no other.
 
     Parameters
@@ -80,7 +80,7 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
     pivots = _pivot_rows(sample)
     centres = candidate_centres(sample, K, first=pivots if len(pivots) == K else None, seed=seeds[0])
     labels = A.map(nearest_centres, points, centres=centres, width=len(centres), dtype=np.int32)
-    (labels,), scores = A.settle((labels,), modularities(A, labels, weights, K=K))
+    (labels,), (scores,) = A.settle((labels,), modularities(A, labels, weights, K=K, resolutions=(COMPARED,)))
     first = int(np.argmax(scores >= scores.max() - TIE))
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
     chosen = [order[r % len(order)] for r in range(len(seeds))]
