@@ -8,7 +8,7 @@ import click
 import snmf_dist
 from snmf_dist import storage
 from snmf_dist.arguments import find_graph
-from snmf_dist.cli.output import new_console, print_solution
+from snmf_dist.cli.output import new_console, number_or_auto, print_solution
 from snmf_dist.cli.progress import iterations, stages
 from snmf_dist.engine.client import connect
 from snmf_dist.graph.build import is_points
@@ -114,7 +114,7 @@ def fit(
               snmf-dist fit points.npy -k 20 --out result.zarr --graph-setting metric=cosine
     """
     console = new_console()
-    settings["rho"] = _rho(settings["rho"])
+    settings["rho"] = number_or_auto(settings["rho"], "--rho")
     given = dict(_graph_setting(text) for text in graph_settings)
     storage.check_free(storage.normal_path(out), KIND, overwrite=settings["overwrite"])
     listeners = [iterations(console), *([JsonLines(json_lines)] if json_lines else [])]
@@ -130,16 +130,6 @@ def fit(
     console.print(f"result: {out}")
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
-
-
-def _rho(text: str) -> float | str:
-    """The value of --rho: "auto" or a number."""
-    if text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is neither a number nor auto", param_hint="--rho") from None
 
 
 def _graph_setting(text: str) -> tuple[str, Any]:

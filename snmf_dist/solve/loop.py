@@ -108,7 +108,7 @@ class Outcome:
 
     @property
     def score(self) -> tuple[bool, float, float]:
-        """What the runs of a fit compete by: not lost, modularity (γ = 0.4) of the labels if it is watched, and c."""
+        """What the runs of a fit compete by: not lost, modularity (γ = 0.4) if it is watched, and c."""
         return (self.status is not Status.DIVERGED, self.compared, self.captured)
 
     @property

@@ -1,9 +1,9 @@
 """Modularity: how many more of a graph's edges a partition keeps within its clusters than chance would.
 
 Q_γ = Σ_c [ w_c/m − γ (d_c/m)² ], w_c the weight within cluster c, d_c its degrees, m all degrees (Newman 2006;
-Reichardt, Bornholdt 2006). It needs no truth and, unlike the objective, does not reward a cluster of a few rows that
-hang together as much as a large one. Results report γ = 1. That one is fond of clusters of equal size: it would cut
-the largest of unequal classes in two, so clusterings are compared with each other by γ = 0.4.
+Reichardt, Bornholdt 2006). It needs no truth and, unlike the objective, does not reward a cluster of a few rows
+that hang together as much as a large one. Results report γ = 1. That one is fond of clusters of equal size: it
+would cut the largest of unequal classes in two, so clusterings are compared with each other by γ = 0.4.
 """
 
 import numpy as np

@@ -35,7 +35,9 @@ class GraphStore:
     recall : float or None
         Measured share of the true nearest neighbours that a built graph holds.
     components : int or None
-        Number of connected components of a built graph.
+        Number of connected components.
+    tau : float
+        What was added to each degree before A was normalised; 0 for none.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class GraphStore:
         self.nnz = int(block["nnz"])
         self.dtype = np.dtype(block["dtype"])
         self.normalize: str = block["normalize"]
+        self.tau = float(block.get("tau", 0.0))
         self.reordered: bool = block["reordered"]
         self.bounds = self._vector("row_bounds")
 
@@ -79,7 +82,7 @@ class GraphStore:
 
     @property
     def components(self) -> int | None:
-        """Number of connected components; None if the graph was not built from points."""
+        """Number of connected components; None if the graph was imported by snmf-dist 0.1, which did not count."""
         found = self.block["made"].get("components")
         return None if found is None else int(found)
 
@@ -98,10 +101,15 @@ class GraphStore:
         degree: Any = self._group["degree"]
         return np.asarray(degree[start:stop])
 
+    @property
+    def component(self) -> np.ndarray | None:
+        """Number of the connected component of each row of A, (n,); None if there is one, or none was stored."""
+        return self._vector("component") if "component" in self.block["checksums"] else None
+
     def read_weights(self, start: int, stop: int) -> np.ndarray:
         """What turns rows of A back into rows of W = rAr, (rows, 2) float64: r, and the degree in W."""
         degree = self.read_degree(start, stop)
-        root = np.sqrt(degree) if self.normalize == "ncut" else np.ones_like(degree)
+        root = np.sqrt(degree + self.tau) if self.normalize == "ncut" else np.ones_like(degree)
         return np.stack([root, degree], axis=1)
 
     @property
@@ -182,6 +190,7 @@ class GraphStore:
             "blocks": self.n_blocks,
             "rows a block": int(np.diff(self.bounds).max()),
             "normalize": self.normalize,
+            "tau": round(self.tau, 6),
             "zero-degree rows": b["zero_degree"],
             "self-loops": b["self_loops"],
             "reordered": self.reordered,

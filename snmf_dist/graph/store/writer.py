@@ -92,6 +92,8 @@ class GraphWriter:
         normalize: str,
         made: Mapping[str, Any],
         order: np.ndarray | None = None,
+        component: np.ndarray | None = None,
+        tau: float = 0.0,
     ) -> None:
         """Write what is not in blocks, and last the attribute block that says ``complete``."""
         rows = np.arange(self.n, dtype=np.int64)
@@ -101,6 +103,9 @@ class GraphWriter:
             "order": storage.write_vector(self._group, "order", order),
             "degree": storage.write_vector(self._group, "degree", degree),
         }
+        if component is not None and component.any():
+            component = component.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
+            checksums["component"] = storage.write_vector(self._group, "component", component)
         storage.finish_group(
             self._group,
             KIND,
@@ -109,6 +114,7 @@ class GraphWriter:
                 "nnz": sum(record.nnz for record in records),
                 "dtype": str(self.dtype),
                 "normalize": normalize,
+                "tau": float(tau),
                 "reordered": not np.array_equal(order, rows),
                 "zero_degree": sum(record.zero_degree for record in records),
                 "self_loops": sum(record.self_loops for record in records),
