@@ -57,6 +57,13 @@ NOT_CONVERGED = 1  # exit code
 @click.option("--tol", type=float, help="Tolerance of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
 @click.option("--max-iter", type=int, default=1000, show_default=True)
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
+@click.option(
+    "--specks",
+    type=click.Choice(["drop", "own"]),
+    default="drop",
+    show_default=True,
+    help="Small parts that no edge joins to the rest: label -1, or clusters of their own.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option(
     "--save-state",

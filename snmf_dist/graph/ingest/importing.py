@@ -250,7 +250,11 @@ def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarr
         degree[bounds[i] : bounds[i + 1]] = buckets.merge(i)
         progress("merge", i + 1, len(blocks))
     if not degree.any():
-        raise InputError(f"{source.made['source']}: every weight is zero; expected at least one edge above zero")
+        loops = buckets.dropped_loops
+        found = (
+            f"it holds {loops} self-loops alone; self_loops='keep' keeps them" if loops else "every weight is zero"
+        )
+        raise InputError(f"{source.made['source']}: {found}; expected at least one edge above zero")
     if not np.isfinite(degree).all():
         raise InputError(
             f"{source.made['source']}: the weights of row {int(np.argmin(np.isfinite(degree)))} add up to more "

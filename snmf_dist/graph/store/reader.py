@@ -66,7 +66,7 @@ class GraphStore:
         return open_graph_again, (self.path, self.options, self.fingerprint)
 
     def reader(self, method: str) -> Callable[[int, int], Any]:
-        """`read_rows` or `read_weights`, for tasks on other machines."""
+        """`read_rows`, `read_weights` or `read_component`, for tasks on other machines."""
         return Reader(method, self.path, self.options, self.fingerprint)
 
     @property
@@ -105,6 +105,11 @@ class GraphStore:
     def component(self) -> np.ndarray | None:
         """Number of the connected component of each row of A, (n,); None if there is one, or none was stored."""
         return self._vector("component") if "component" in self.block["checksums"] else None
+
+    def read_component(self, start: int, stop: int) -> np.ndarray:
+        """Numbers of the components of the rows `start` to `stop`, (rows, 1), if there are several."""
+        component: Any = self._group["component"]
+        return np.asarray(component[start:stop])[:, None]
 
     def read_weights(self, start: int, stop: int) -> np.ndarray:
         """What turns rows of A back into rows of W = rAr, (rows, 2) float64: r, and the degree in W."""

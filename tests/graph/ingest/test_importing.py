@@ -127,12 +127,17 @@ def test_an_asymmetric_graph_is_made_symmetric_on_request(tmp_path, how, expecte
 
 def test_self_loops_are_kept_or_dropped(tmp_path):
     loops = W + 2 * sparse.eye_array(40)
-    kept = imported(loops, tmp_path, block_rows=9)
+    kept = imported(loops, tmp_path, block_rows=9, self_loops="keep")
     assert kept.block["self_loops"] == 40
     assert_allclose(dense(kept), oracle.normalized(loops.toarray()), rtol=1e-13)
     dropped = imported(loops, tmp_path, block_rows=9, self_loops="drop", overwrite=True)
     assert dropped.block["self_loops"] == 0
     assert_allclose(dense(dropped), A, rtol=1e-13)
+    auto = imported(loops, tmp_path, block_rows=9, overwrite=True)
+    assert auto.block["self_loops"] == 0
+    assert auto.info()["made: dropped_self_loops"] == 40
+    weights = imported(loops, tmp_path, normalize=None, overwrite=True)
+    assert weights.block["self_loops"] == 40
 
 
 def test_repeated_edges_add_up(tmp_path):
@@ -151,7 +156,7 @@ def test_rows_without_edges_are_allowed_counted_and_reported(tmp_path):
 def test_tiny_and_huge_weights_normalise_without_overflow(tmp_path):
     extreme = sparse.block_diag([[[0, 1e-300], [1e-300, 0]], [[0, 1e300], [1e300, 0]]])
     pairs = np.kron(np.eye(2), [[0, 1], [1, 0]])
-    assert_allclose(dense(imported(extreme, tmp_path)), pairs, rtol=1e-15)
+    assert_allclose(dense(imported(extreme, tmp_path, tau=0)), pairs, rtol=1e-15)
 
 
 def test_an_edge_list_streams_through_bounded_memory(tmp_path):
