@@ -66,11 +66,11 @@ def penalised(A, L, Z, *, rho):
     return np.linalg.norm(A - L @ Z.T) ** 2 + rho * np.linalg.norm(L - Z) ** 2
 
 
-def modularity(W, labels, gamma=1):
-    """Newman's Q at γ, from its definition as a sum over pairs of rows; −1 is no cluster."""
+def modularity(W, labels):
+    """Newman's Q, from its definition as a sum over pairs of rows; −1 is no cluster."""
     d = W.sum(axis=1)
     together = (labels[:, None] == labels[None, :]) & (labels[:, None] >= 0)
-    return ((W - gamma * np.outer(d, d) / d.sum()) * together).sum() / d.sum()
+    return ((W - np.outer(d, d) / d.sum()) * together).sum() / d.sum()
 
 
 def objective(A, L):

@@ -28,7 +28,7 @@ DEGREE = 8
 ROUNDS = 20
 RANK = 1e-10  # eigenvalues of a Gram matrix below this, relative to the largest, are rounding
 PRECISION = 2e-3  # of the Ritz vectors, relative to the largest eigenvalue: the values then have twice the digits
-GAP_SHARE = 0.2  # the residual, as a share of the gap behind K, at which the K vectors are told from the others
+GAP_SHARE = 0.5  # the residual, as a share of the gap behind K, at which the K vectors are told from the others
 FINEST = 1e-4  # precision that is asked for however small the gap is
 FINE_ROUNDS = 3  # at most, after `PRECISION` is met, to tell the vectors apart
 
@@ -84,7 +84,7 @@ def leading_basis(
         Pairs wanted; fewer come back if the rank of A is smaller.
     precision : float, default 2e-3
         Residual at which to stop, relative to the largest eigenvalue; where the gap behind the K-th value is
-        small, up to three more rounds are spent to make it a fifth of the gap.
+        small, up to three more rounds are spent to make it half of the gap.
     rounds : int, default 20
         Filters at most, each of 8 products.
     begin : callable, optional

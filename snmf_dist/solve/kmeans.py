@@ -9,33 +9,44 @@ import math
 import numpy as np
 from scipy import sparse
 
-CANDIDATES = 16  # starts, of which the caller takes the best
-FEWEST = 4  # starts, at least, where each is expensive
-BUDGET = 4e9  # multiplications of a Lloyd step of all starts together, before there are fewer of them
+BUDGET = 4e9  # multiplications of a Lloyd step of sixteen starts together, before there are fewer of them
 LLOYD_STEPS = 20  # at most
 REST = 5e-4  # share of the rows that still change their centre when a start is at rest
-SAME = 1e-6  # squared distance of unit rows, in float32, that is rounding
+SAME = 1e-6  # squared distances, relative to the squares of the rows, that are rounding in float32
 TILE = 2048  # rows compared with all centres at a time
 
 
-def candidate_centres(rows: np.ndarray, K: int, *, first: np.ndarray | None, seed: int) -> np.ndarray:
-    """K-means centres from several starts, (R, K, d) float32; R is 16, or fewer where n·K·d is large.
+def candidate_centres(
+    rows: np.ndarray,
+    K: int,
+    *,
+    runs: int,
+    seed: int,
+    first: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """K-means centres from several starts, (R, K, d) float32.
 
     Parameters
     ----------
     rows : ndarray, (n, d)
-        Rows of about unit length.
-    first : ndarray, (K, d), or None
+        The rows.
+    runs : int
+        Number of starts; a quarter of it, at least, where n·K·d is large.
+    first : ndarray, (K, d), optional
         The centres that the first start begins with; the others begin with k-means++.
+    weights : ndarray, (n,), optional
+        How much each row counts; by default all the same.
     """
     X = np.ascontiguousarray(rows, dtype=np.float32)
-    runs = int(np.clip(BUDGET / (X.size * K), FEWEST, CANDIDATES))
+    w = np.ones(len(X), np.float32) if weights is None else (weights / weights.mean()).astype(np.float32)
+    runs = max(int(runs * min(BUDGET / (16 * X.size * K), 1)), -(-runs // 4))
     starts = [] if first is None else [first.astype(np.float32)]
-    starts += [plus_plus(X, K, np.random.default_rng([seed, i])) for i in range(len(starts), runs)]
-    return np.stack([lloyd(X, centres) for centres in starts])
+    starts += [plus_plus(X, w, K, np.random.default_rng([seed, i])) for i in range(len(starts), runs)]
+    return np.stack([lloyd(X, w, centres) for centres in starts])
 
 
-def plus_plus(X: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
+def plus_plus(X: np.ndarray, weights: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
     """K rows of X by greedy k-means++: each the best of a few, drawn by their distance from those chosen.
 
     The distances are kept from one choice to the next (Arthur, Vassilvitskii 2007). If all rows are near a centre
@@ -44,31 +55,30 @@ def plus_plus(X: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
     squares = np.einsum("ij,ij->i", X, X)
     chosen = [int(rng.integers(len(X)))]
     nearest = _distances(X, squares, chosen)[:, 0]
-    trials = 2 + int(math.log(K))
+    trials, same = 2 + int(math.log(K)), SAME * float(weights @ squares)
     while len(chosen) < K:
-        heap = np.cumsum(nearest, dtype=np.float64)
-        if heap[-1] <= SAME * len(X):
+        heap = np.cumsum(nearest * weights, dtype=np.float64)
+        if heap[-1] <= same:
             chosen += [chosen[0]] * (K - len(chosen))
             break
         drawn = np.searchsorted(heap, rng.random(trials) * heap[-1]).clip(max=len(X) - 1)
         found = np.minimum(_distances(X, squares, drawn), nearest[:, None])
-        best = int(found.sum(axis=0, dtype=np.float64).argmin())
+        best = int((weights @ found).argmin())
         chosen.append(int(drawn[best]))
         nearest = np.ascontiguousarray(found[:, best])
     return X[chosen]
 
 
-def lloyd(X: np.ndarray, centres: np.ndarray, *, steps: int = LLOYD_STEPS) -> np.ndarray:
+def lloyd(X: np.ndarray, weights: np.ndarray, centres: np.ndarray, *, steps: int = LLOYD_STEPS) -> np.ndarray:
     """The centres after Lloyd steps, until hardly a row changes its own; an empty one stays where it is."""
     labels = np.full(len(X), -1, dtype=np.int32)
     for _ in range(steps):
         before, labels = labels, nearest_centres(X, centres[None])[:, 0]
         if np.count_nonzero(labels != before) <= REST * len(X):
             break
-        sizes = np.bincount(labels, minlength=len(centres)).astype(np.float32)
-        one = np.ones(len(X), dtype=np.float32)
-        sums = sparse.csc_matrix((one, labels, np.arange(len(X) + 1)), shape=(len(centres), len(X))) @ X
-        centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
+        sizes = np.bincount(labels, weights, minlength=len(centres))[:, None].astype(np.float32)
+        sums = sparse.csc_matrix((weights, labels, np.arange(len(X) + 1)), shape=(len(centres), len(X))) @ X
+        centres = np.divide(sums, sizes, out=centres.copy(), where=sizes > 0)
     return centres
 
 

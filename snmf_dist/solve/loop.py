@@ -14,7 +14,7 @@ from snmf_dist.engine.rows import Graph, Rows, Step, rebuild
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
-from snmf_dist.solve.modularity import COMPARED, REPORTED, modularities
+from snmf_dist.solve.modularity import modularities
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
 
 
@@ -96,7 +96,7 @@ class Outcome:
     history: list[IterationRecord] = field(default_factory=list)
     status: Status | None = None
     state: Any = None
-    compared: float = 0.0  # modularity of the labels at γ = 0.4, if it is watched
+    label_score: float = 0.0  # F of the labels, the score of `modularities`, if it is watched
     peak: int = 0  # length of the history when the labels were best, if that is watched
     at_peak: Rows | None = None  # L at that time
 
@@ -108,8 +108,8 @@ class Outcome:
 
     @property
     def score(self) -> tuple[bool, float, float]:
-        """What the runs of a fit compete by: not lost, modularity (γ = 0.4) if it is watched, and c."""
-        return (self.status is not Status.DIVERGED, self.compared, self.captured)
+        """What the runs of a fit compete by: not lost, F of the labels if it is watched, and c."""
+        return (self.status is not Status.DIVERGED, self.label_score, self.captured)
 
     @property
     def captured(self) -> float:
@@ -177,8 +177,8 @@ def run(
         if not seen:
             continue
         for i, one in enumerate(active):
-            if i in found and not math.isnan(found[i].compared):
-                one.compared = one.judge.best if one.status is Status.PEAKED else found[i].compared
+            if i in found and not math.isnan(found[i].score):
+                one.label_score = one.judge.best if one.status is Status.PEAKED else found[i].score
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
             elif one.status:
@@ -261,9 +261,7 @@ class _Look:
         labels = A.map(row_labels, L, runs=len(seen), width=len(seen), dtype=np.int32)
         numbers = {"quality": quality(A, L, norm_A=problem.norm_A, runs=len(seen))}
         if problem.weights is not None:
-            numbers["modularity"] = modularities(
-                A, labels, problem.weights, K=problem.K, resolutions=(REPORTED, COMPARED)
-            )
+            numbers["modularity"] = modularities(A, labels, problem.weights, K=problem.K)
         whole = len(seen) == runs
         if whole and self.labels is not None:
             numbers["moved"] = A.sum(moved, self.labels, labels)
@@ -274,7 +272,7 @@ class _Look:
         for i, one in enumerate(values["quality"]):
             shares = {"moved": float(values["moved"][i]) / L.shape[0]} if "moved" in values else {}
             scores = values["modularity"][:, i].tolist() if "modularity" in values else (math.nan, math.nan)
-            found.append(one._replace(**shares, modularity=scores[0], compared=scores[1]))
+            found.append(one._replace(**shares, modularity=scores[0], score=scores[1]))
         return found
 
     def keep(self, runs: list[int]) -> None:
@@ -305,7 +303,7 @@ def _record(
 ) -> IterationRecord:
     numbers = {"change": step.change, "primal": step.primal, "dual": step.dual, "rho": rho}
     looked = {} if found is None else found._asdict()
-    looked.pop("compared", None)
+    looked.pop("score", None)
     return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)
 
 

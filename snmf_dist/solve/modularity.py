@@ -1,9 +1,12 @@
 """Modularity: how many more of a graph's edges a partition keeps within its clusters than chance would.
 
-Q_γ = Σ_c [ w_c/m − γ (d_c/m)² ], w_c the weight within cluster c, d_c its degrees, m all degrees (Newman 2006;
-Reichardt, Bornholdt 2006). It needs no truth and, unlike the objective, does not reward a cluster of a few rows
-that hang together as much as a large one. Results report γ = 1. That one is fond of clusters of equal size: it
-would cut the largest of unequal classes in two, so clusterings are compared with each other by γ = 0.4.
+Q = Σ_c [ w_c/m − (d_c/m)² ], w_c the weight within cluster c, d_c its degrees, m all degrees (Newman 2006). It
+needs no truth and, unlike the objective, does not reward a cluster of a few rows that hang together as much as a
+large one.
+
+Q is fond of clusters of equal size: it would cut the largest of unequal classes in two. The assortativity
+r = Q / (1 − Σ_c (d_c/m)²), the share of the highest Q that clusters of these sizes could have (Newman 2003), is
+fond of one giant cluster. Partitions are compared by a mean of both, F = ∛(Q r²), and results report Q.
 """
 
 import numpy as np
@@ -11,14 +14,9 @@ import numpy as np
 from snmf_dist.engine.rows import Graph, Rows, Value
 from snmf_dist.solve.kernels import weight_inside
 
-REPORTED = 1.0  # γ of the modularity in results
-COMPARED = 0.4  # γ that clusterings are compared by; one single cluster scores 1 − γ
 
-
-def modularities(
-    A: Graph, labels: Rows, weights: Rows, *, K: int, resolutions: tuple[float, ...] = (REPORTED,)
-) -> Value:
-    """Q_γ of each column of labels, (resolutions, R); rows labelled −1 count as kept in no cluster.
+def modularities(A: Graph, labels: Rows, weights: Rows, *, K: int) -> Value:
+    """Q and F of each column of labels, (2, R); rows labelled −1 count as kept in no cluster.
 
     Parameters
     ----------
@@ -26,12 +24,10 @@ def modularities(
         Partitions into clusters 0 to K − 1.
     weights : rows, (n, 2)
         For each row its factor r, with W = rAr, and its degree in W.
-    resolutions : tuple of float, default (1.0,)
-        The values of γ.
     """
     rows = A.map(_beside, weights, labels, width=2 + labels.shape[1], dtype=np.float64)
     inside = A.sweep_sum(weight_inside, rows, rows={"rows": rows})
-    return A.central(_modularity, inside, A.sum(_volumes, rows, K=K), resolutions=resolutions)
+    return A.central(_modularity, inside, A.sum(_volumes, rows, K=K))
 
 
 def _beside(weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -43,7 +39,9 @@ def _volumes(rows: np.ndarray, *, K: int) -> np.ndarray:
     return np.stack([np.bincount(label.astype(int) % (K + 1), rows[:, 1], K + 1) for label in rows[:, 2:].T])
 
 
-def _modularity(inside: np.ndarray, volumes: np.ndarray, *, resolutions: tuple[float, ...]) -> np.ndarray:
+def _modularity(inside: np.ndarray, volumes: np.ndarray) -> np.ndarray:
     m = volumes.sum(axis=1)
     chance = np.square(volumes[:, :-1] / m[:, None]).sum(axis=1)
-    return inside / m - np.multiply.outer(resolutions, chance)
+    Q = inside / m - chance
+    r = np.divide(Q, 1 - chance, out=np.zeros_like(Q), where=chance < 1 - 1e-12)  # one cluster has no r
+    return np.stack([Q, np.cbrt(Q * r * r)])

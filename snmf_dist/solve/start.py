@@ -9,9 +9,11 @@ from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
 from snmf_dist.solve.kmeans import candidate_centres, nearest_centres
-from snmf_dist.solve.modularity import COMPARED, modularities
+from snmf_dist.solve.modularity import modularities
 
 SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
+UNIT_ROWS = 12  # k-means clusterings of the eigenvectors' rows divided by their lengths,
+WALK_ROWS = 4  # and of those divided by √degree: the eigenvectors of the random walk
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
@@ -65,22 +67,18 @@ def spectral_start(A: Graph, basis: Basis, K: int, *, seeds: list[int]) -> Start
 def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[int]) -> Start:
     """Spectral clustering's own clusters: a column for each, √degree within it and 0 outside, of length √λ₁.
 
-    K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), on a sample, from several
-    starts: the rows that pivoted QR chooses, and k-means++. The start whose clusters have the highest
-    modularity at γ = 0.4 is taken, the next ones for further runs. √degree is the leading eigenvector of a cluster
-    that hangs together with no other.
+    K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001) and of those divided by √degree and
+    weighed by it (Shi, Malik 2000), on a sample, from several starts: the rows that pivoted QR chooses, and
+    k-means++. The start with the highest score F of `modularities` is taken, the next ones for further runs.
+    √degree is the leading eigenvector of a cluster that hangs together with no other.
 
     Parameters
     ----------
     weights : rows, (n, 2)
         For each row its factor r, with W = rAr (√degree, or 1 if A is W), and its degree in W.
     """
-    points = A.hold(A.map(_unit_rows, basis.U))
-    sample = _sample(A, points, K, seed=seeds[0])
-    pivots = _pivot_rows(sample)
-    centres = candidate_centres(sample, K, first=pivots if len(pivots) == K else None, seed=seeds[0])
-    labels = A.map(nearest_centres, points, centres=centres, width=len(centres), dtype=np.int32)
-    (labels,), (scores,) = A.settle((labels,), modularities(A, labels, weights, K=K, resolutions=(COMPARED,)))
+    labels = _candidates(A, basis, K, weights, seed=seeds[0])
+    (labels,), (_, scores) = A.settle((labels,), modularities(A, labels, weights, K=K))
     first = int(np.argmax(scores >= scores.max() - TIE))
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
     chosen = [order[r % len(order)] for r in range(len(seeds))]
@@ -95,6 +93,21 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
     length = np.sqrt(max(basis.values[0], 0))
     L = A.map(scale_columns, raw, scale=length / np.sqrt(np.where(squares > 0, squares, 1)))
     return Start(L, A.map(_first_partition, labels, weights, width=1), products=1)
+
+
+def _candidates(A: Graph, basis: Basis, K: int, weights: Rows, *, seed: int) -> Rows:
+    """Spectral clusterings, (n, R) int32: R is 16, or fewer where k-means is expensive."""
+    points = A.hold(A.map(_unit_rows, basis.U))
+    sample = _sample(A, points, K, seed=seed)
+    pivots = _pivot_rows(sample)
+    centres = candidate_centres(sample, K, runs=UNIT_ROWS, seed=seed, first=pivots if len(pivots) == K else None)
+    found = A.hold(A.map(nearest_centres, points, centres=centres, width=len(centres), dtype=np.int32))
+    del points
+    points = A.hold(A.map(_walk_rows, basis.U, weights, width=basis.U.shape[1] + 1))
+    sample = _sample(A, points, K, seed=seed)
+    centres = candidate_centres(sample[:, :-1], K, runs=WALK_ROWS, seed=seed, weights=sample[:, -1])
+    others = A.map(_nearest_walk, points, centres=centres, width=len(centres), dtype=np.int32)
+    return A.map(side_by_side, found, others, width=found.shape[1] + others.shape[1])
 
 
 def connected_only(L: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -131,6 +144,18 @@ def _shaken(L: np.ndarray, noise: np.ndarray) -> np.ndarray:
 def _unit_rows(U: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(U, axis=1, keepdims=True)
     return np.divide(U, length, out=np.zeros_like(U), where=length > 0)
+
+
+def _walk_rows(U: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """U divided by the factors r of the rows, and beside it r², (rows, K + 1); zeros in rows without edges."""
+    r = np.where(weights[:, 1:] > 0, weights[:, :1], 0)
+    rows = np.divide(U, r, out=np.zeros(U.shape), where=r > 0)
+    return np.concatenate([rows, r * r], axis=1).astype(U.dtype)
+
+
+def _nearest_walk(points: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
+    scale = np.float32(np.abs(centres).max(initial=0) or 1)
+    return nearest_centres(points[:, :-1] / scale, centres / scale)
 
 
 def _as_they_appear(labels: np.ndarray) -> list[tuple[int, int]]:

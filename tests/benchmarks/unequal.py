@@ -29,6 +29,7 @@ class Group(NamedTuple):
 
 CHOOSE = (
     Group("Reuters subsets", tuple(f"Reuters/{k}/{seed}" for seed in (1, 2) for k in (6, 8, 10, 12, 14))),
+    Group("Reuters", ("Reuters",)),
     Group("digits, thinned", tuple(f"digits/thin/{seed}" for seed in range(4))),
     Group("digits", ("digits/all/0",)),
     Group("COIL-20", ("COIL-20",)),
