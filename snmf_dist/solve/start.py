@@ -11,9 +11,10 @@ from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side,
 from snmf_dist.solve.kmeans import candidate_centres, nearest_centres
 from snmf_dist.solve.modularity import modularities
 
-SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
+SAMPLE = 10_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 UNIT_ROWS = 12  # k-means clusterings of the eigenvectors' rows divided by their lengths,
 WALK_ROWS = 4  # and of those divided by √degree: the eigenvectors of the random walk
+EQUAL = 0.007  # relative difference of scores F that says nothing: the modularity decides
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
@@ -69,8 +70,9 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
 
     K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001) and of those divided by √degree and
     weighed by it (Shi, Malik 2000), on a sample, from several starts: the rows that pivoted QR chooses, and
-    k-means++. The start with the highest score F of `modularities` is taken, the next ones for further runs.
-    √degree is the leading eigenvector of a cluster that hangs together with no other.
+    k-means++. Of those with about the highest score F of `modularities` the one with the highest modularity is
+    taken, the next ones for further runs. √degree is the leading eigenvector of a cluster that
+    hangs together with no other.
 
     Parameters
     ----------
@@ -78,8 +80,9 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
         For each row its factor r, with W = rAr (√degree, or 1 if A is W), and its degree in W.
     """
     labels = _candidates(A, basis, K, weights, seed=seeds[0])
-    (labels,), (_, scores) = A.settle((labels,), modularities(A, labels, weights, K=K))
-    first = int(np.argmax(scores >= scores.max() - TIE))
+    (labels,), (modularity, scores) = A.settle((labels,), modularities(A, labels, weights, K=K))
+    best = np.where(scores >= scores.max() - EQUAL * abs(scores.max()), modularity, -np.inf)
+    first = int(np.argmax(best >= best.max() - TIE))
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
     chosen = [order[r % len(order)] for r in range(len(seeds))]
 
