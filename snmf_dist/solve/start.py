@@ -14,7 +14,7 @@ from snmf_dist.solve.modularity import modularities
 SAMPLE = 10_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 UNIT_ROWS = 12  # k-means clusterings of the eigenvectors' rows divided by their lengths,
 WALK_ROWS = 4  # and of those divided by √degree: the eigenvectors of the random walk
-EQUAL = 0.007  # relative difference of scores F that says nothing: the modularity decides
+EQUAL = 0.005  # relative difference of scores F that says nothing: the modularity decides
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 

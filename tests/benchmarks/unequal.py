@@ -39,11 +39,11 @@ CHOOSE = (
     Group("whiskers", ("whiskers/8/0", "whiskers/8/1")),
 )
 CONFIRM = (
-    Group("Reuters subsets", tuple(f"Reuters/{k}/{seed}" for seed in (101, 102, 103) for k in (6, 8, 10, 12, 14))),
-    Group("MNIST sample, thinned", tuple(f"MNIST/thin/{seed}" for seed in (11, 12, 13))),
+    Group("Reuters subsets", tuple(f"Reuters/{k}/{seed}" for seed in (201, 202, 203) for k in (6, 8, 10, 12, 14))),
+    Group("MNIST sample, thinned", tuple(f"MNIST/thin/{seed}" for seed in (14, 15, 16))),
     Group("digits, thinned", tuple(f"digits/thin/{seed}" for seed in (21, 22, 23, 24))),
     Group("COIL-20, thinned", tuple(f"COIL/thin/{seed}" for seed in (31, 32, 33))),
-    Group("MNIST samples", ("MNIST/all/0", "MNIST/all/7", "MNIST/all/8")),
+    Group("MNIST samples", ("MNIST/all/9", "MNIST/all/10")),
     Group("shapes", ("synthetic 2", "synthetic 4", "synthetic 6", "spirals/3/5", "rings/4/5")),
     Group("SBM", ("SBM 20000",)),
     Group("Coauthor CS", ("Coauthor CS",)),
