@@ -1,7 +1,7 @@
 """How good: every labelled set, the starts, the penalties and the solvers in one table, and what must hold.
 
-Run ``python -m tests.benchmarks.quality [sets] [synthetic] [penalty] [types] [solvers] [balance]``, all by default; some
-minutes on two cores; ``--json FILE`` writes the tables too. *spectral clustering* is k-means (scikit-learn, 10
+Run ``python -m tests.benchmarks.quality [sets] [synthetic] [penalty] [types] [solvers] [balance]``, all by
+default; some minutes on two cores; ``--json FILE`` writes the tables too. *spectral clustering* is k-means (scikit-learn, 10
 starts) on the row-normalised basis that our starts are made from; c is the captured energy as a share of Σλ² over
 the k leading eigenvalues. Each claim is printed with ``ok`` or ``FAILS``; one that fails makes the exit code 1.
 
@@ -267,16 +267,14 @@ def solvers(bench: Bench) -> None:
 
 
 def balance(bench: Bench) -> None:
-    """Classes of unequal size: the default against the other SNMF methods, on sets to choose and to confirm with."""
+    """Classes of unequal size: the default against the other methods, on sets to choose and to confirm with."""
     methods: dict[str, dict] = {
         "default": {},
         "spectral": {"init": "spectral"},
         "paper's ADMM": {"init": "random", "rho": 0.1, "stop": "paper"},
         "hals, random": {"init": "random", "solver": "hals"},
     }
-    print(
-        "\n| used to | sets | method | number | AC, mean | NMI, mean | products, mean |\n|---|---|---|---|---|---|---|"
-    )
+    print("\n| used to | sets | method | number | AC, mean | NMI, mean | products, mean |\n" + "|---" * 7 + "|")
     means = {}
     for split, groups in (("choose", unequal.CHOOSE), ("confirm", unequal.CONFIRM)):
         for group in groups:
