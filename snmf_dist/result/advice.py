@@ -35,7 +35,7 @@ def _of_parts(solution: Solution) -> Iterator[str]:
     if parts > k:
         yield (
             f"the graph falls into {parts} parts of {facts['speck_limit']} rows or more, but k is {k}: the "
-            f"largest {k} get a cluster each and the others share one; "
+            f"largest {k} begin with a cluster each, the others share one; "
             + (
                 "build the graph with more neighbors or connect=True"
                 if facts.get("built")

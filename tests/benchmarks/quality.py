@@ -1,8 +1,8 @@
 """How good: every labelled set, the starts, the penalties and the solvers in one table, and what must hold.
 
 Run ``python -m tests.benchmarks.quality [sets] [synthetic] [penalty] [types] [solvers] [balance]``, all by
-default; some minutes on two cores; ``--json FILE`` writes the tables too. *spectral clustering* is k-means (scikit-learn, 10
-starts) on the row-normalised basis that our starts are made from; c is the captured energy as a share of Σλ² over
+default; some minutes on two cores; ``--json FILE`` writes the tables too. *spectral clustering* is k-means
+(scikit-learn, 10 starts) on the row-normalised basis that our starts are made from; c is the captured energy as a share of Σλ² over
 the k leading eigenvalues. Each claim is printed with ``ok`` or ``FAILS``; one that fails makes the exit code 1.
 
 The constants of the package (first penalty and its rule, the stopping thresholds, 16 candidate clusterings) were
