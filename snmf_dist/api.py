@@ -15,12 +15,13 @@ from snmf_dist.engine import client as cluster
 from snmf_dist.engine import machine
 from snmf_dist.engine.plan import Plan, plan
 from snmf_dist.errors import InputError, ResultNotSaved, reason
-from snmf_dist.fitting import solve_graph, warn_of
+from snmf_dist.fitting import solve_graph
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.keeping import CheckpointKeeper, open_keeper
 from snmf_dist.listeners import Guarded, Listener, LogLines
 from snmf_dist.locks import only_writer
 from snmf_dist.result import files
+from snmf_dist.result.advice import warn_of
 from snmf_dist.result.files import KIND as RESULT
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution, open_solution
@@ -40,6 +41,7 @@ def fit(
     tol: float | None = None,
     max_iter: int = 1000,
     n_init: int = 1,
+    specks: str = "drop",
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     save_state: bool = False,
@@ -92,6 +94,10 @@ def fit(
         modularity is watched (``init="kmeans"``, ``stop="auto"``), the one with the highest. Run r begins as one
         with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r places from
         the best of 16 ("kmeans").
+    specks : {"drop", "own"}, default "drop"
+        What becomes of small parts of the graph that no edge joins to the rest: those of fewer rows than a
+        twentieth of a mean cluster (a limit of 2 to 1000 rows). "drop" gives them label −1, so that the clusters
+        go to the large parts; "own" lets them take clusters of their own.
     seed : int, default 0
         Seed of the random number generator.
     out : str or path-like, optional
@@ -161,6 +167,7 @@ def fit(
             tol=tol,
             max_iter=max_iter,
             n_init=n_init,
+            specks=specks,
             seed=seed,
             block_rows=block_rows,
             evaluate_every=evaluate_every,
@@ -186,17 +193,10 @@ def fit(
             files.check_room(result_path, graph.n, k, graph.dtype, state=SOLVERS[solver].arrays * save_state)
             saving = {"save_state": save_state, "overwrite": overwrite, "options": storage_options}
             save = partial(_save, result_path, saving)
-        keeper = open_keeper(
-            graph.fingerprint,
-            settings,
-            result_path,
-            every=checkpoint_every,
-            time_limit=time_limit,
-            resume=resume,
-            options=storage_options,
-        )
+        limits = {"every": checkpoint_every, "time_limit": time_limit, "resume": resume}
+        keeper = open_keeper(graph.fingerprint, settings, result_path, **limits, options=storage_options)
         solution = _solve(graph, settings, warm, listeners, plan=chosen, client=client, keeper=keeper, save=save)
-    warn_of(solution, graph.components)
+    warn_of(solution)
     return solution
 
 

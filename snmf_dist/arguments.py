@@ -13,6 +13,7 @@ from snmf_dist.errors import InputError, ResultWarning
 from snmf_dist.graph.build import build_graph, is_points, is_similarity_matrix
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.result.solution import Solution, open_solution
+from snmf_dist.solve.parts import SPECKS
 from snmf_dist.solve.pipeline import INITS, STOPS
 from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, known_names, positive_number, whole_number
@@ -72,6 +73,7 @@ def check_fit(graph: GraphStore, **given: Any) -> dict[str, Any]:
         given["block_rows"] = whole_number("block_rows", given["block_rows"], 1)
     choice("solver", given["solver"], tuple(SOLVERS))
     choice("stop", given["stop"], tuple(STOPS))
+    choice("specks", given["specks"], SPECKS)
     if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
         given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
         low, high = RHO_TIMES * float(np.finfo(graph.dtype).tiny), float(np.finfo(graph.dtype).max) / RHO_TIMES

@@ -1,7 +1,6 @@
 """From a graph store, checked settings and a plan to a `Solution` in the input's own order."""
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -17,13 +16,15 @@ from snmf_dist.engine.loading import load_local
 from snmf_dist.engine.machine import cores, given_threads, using_threads
 from snmf_dist.engine.plan import SLICE, Plan
 from snmf_dist.engine.rows import Graph, Rows, rebuild
-from snmf_dist.errors import NotConverged, ResultWarning, RowsLost, WorkLost
+from snmf_dist.errors import RowsLost, WorkLost
 from snmf_dist.graph.store import GraphStore
 from snmf_dist.graph.store.layout import row_bounds
 from snmf_dist.keeping import CheckpointKeeper, restored
 from snmf_dist.listeners import Listener
 from snmf_dist.result.solution import Solution
+from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile, row_labels
+from snmf_dist.solve.parts import PartFacts, find_parts
 from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, Resumed, solve
 from snmf_dist.solve.solvers import SOLVERS
 
@@ -95,9 +96,11 @@ def _solve_once(
     A = _load(store, settings, plan, None if checkpoint is None else checkpoint.bounds)
     try:
         keeper.attach(A)
-        top = 1.0 if store.normalize == "ncut" else None
+        top = 1.0 if store.normalize == "ncut" and store.tau == 0 else None
         weights = store.reader("read_weights") if plan.workers else store.read_weights
-        graph = GraphFacts(A, store.dtype, weights, top, isolated=store.block["zero_degree"] > 0)
+        parts = _parts(store, settings, remote=bool(plan.workers))
+        isolated = store.block["zero_degree"] > 0
+        graph = GraphFacts(A, store.dtype, weights, top, isolated=isolated, parts=parts)
         if checkpoint is not None:
             resume = Resumed(*restored(checkpoint, A, SOLVERS[settings["solver"]]))
             for listener in listeners:
@@ -112,7 +115,14 @@ def _solve_once(
             "way": plan.way.name,
             "planned_bytes": round(plan.way.process),
             "seconds": round(time.perf_counter() - begun, 3),
+            "components": store.components,
+            "isolated": store.block["zero_degree"],
+            "tau": store.tau,
+            "built": store.recall is not None,
         }
+        if parts is not None:
+            facts |= {"parts": parts.count, "specks": parts.specks, "speck_rows": parts.speck_rows}
+            facts["speck_limit"] = parts.limit
         return _solution(A, store, found, settings, facts)
     finally:
         A.close()
@@ -162,6 +172,30 @@ def _threads(plan: Plan) -> Any:
     if plan.workers or plan.way.name == "in memory" or given_threads():
         return nullcontext()
     return using_threads(cores() + 1)
+
+
+def _parts(store: GraphStore, settings: Mapping[str, Any], *, remote: bool) -> PartFacts | None:
+    """The parts of the graph that are clustered; None if it hangs together, or if they were not stored."""
+    component = store.component
+    if component is None:
+        return None
+    read = store.reader("read_component") if remote else store.read_component
+    isolated = store.block["zero_degree"]
+    return find_parts(read, component, isolated=isolated, K=settings["k"], specks=settings["specks"])
+
+
+def _spectrum(basis: Basis | None) -> dict[str, Any]:
+    """What a result tells of the eigenvectors that its start was made from."""
+    if basis is None:
+        return {"eigenvalues": [], "next_eigenvalue": None}
+    return {
+        "eigenvalues": basis.values.tolist(),
+        "next_eigenvalue": basis.next_value,
+        "upper_eigenvalues": basis.upper.tolist(),
+        "basis_residual": basis.residual,
+        "basis_converged": basis.converged,
+        "basis_products": basis.products,
+    }
 
 
 def _in_graph_order(A: Graph, store: GraphStore, start: Solution | np.ndarray) -> Rows:
@@ -214,8 +248,7 @@ def _solution(
             **facts,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": dict(_versions()),
-            "eigenvalues": found.eigenvalues,
-            "next_eigenvalue": found.next_eigenvalue,
+            **_spectrum(found.basis),
             "products": found.products,
             "rho": best.rho,
             "runs": [
@@ -230,46 +263,3 @@ def _solution(
         },
         state=rebuild(best.state, [rows.array for rows in best.state]),
     )
-
-
-def warn_of(solution: Solution, components: int | None) -> None:
-    """Warn of what a user should know before using the result.
-
-    Parameters
-    ----------
-    solution : Solution
-        The result.
-    components : int or None
-        Number of connected components of the graph, if it is known.
-    """
-    if not solution.status.converged:
-        text = f"{solution.status.name} after {solution.n_iter} iterations: {solution.status.value}"
-        warnings.warn(text, NotConverged, stacklevel=3)
-    if components is not None and components > solution.k:
-        text = (
-            f"the graph falls into {components} components but k is {solution.k}: some share a cluster or "
-            "get none; raise k, or build the graph with connect=True"
-        )
-        warnings.warn(text, ResultWarning, stacklevel=3)
-    gaps, values = solution.eigengap, solution.provenance["eigenvalues"]
-    if (
-        components is None
-        and len(gaps) == solution.k
-        and values[-1] > 0.9 * values[0]
-        and gaps[-1] < 1e-4 * values[0]
-    ):
-        text = (
-            f"eigenvalues {solution.k} and {solution.k + 1} of A are equal: more parts than k hang together "
-            "equally well, and which of them get a cluster is arbitrary; raise k"
-        )
-        warnings.warn(text, ResultWarning, stacklevel=3)
-    empty = int(np.count_nonzero(solution.sizes == 0))
-    if empty:
-        text = f"{empty} of {solution.k} clusters are empty; try a smaller k or another seed"
-        warnings.warn(text, ResultWarning, stacklevel=3)
-    if solution.n_unassigned:
-        text = (
-            f"{solution.n_unassigned} of {len(solution.labels)} rows belong to no cluster (label "
-            "-1): they have no edges, or their part of the graph got no cluster; raise k"
-        )
-        warnings.warn(text, ResultWarning, stacklevel=3)

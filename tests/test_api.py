@@ -102,7 +102,7 @@ def test_rows_that_no_cluster_touches_get_no_label(tmp_path):
     W = sparse.block_diag([planted_graph(30, 1)[0], sparse.csr_matrix((3, 3))])
     with pytest.warns(errors.GraphWarning, match="3 of 33 rows"):
         snmf_dist.import_graph(W, tmp_path / "g.zarr")
-    with pytest.warns(errors.ResultWarning, match="3 of 33 rows belong to no cluster"):
+    with pytest.warns(errors.ResultWarning, match="3 of 33 rows have no edges"):
         solution = snmf_dist.fit(tmp_path / "g.zarr", 1)
     assert solution.labels[30:].tolist() == [-1, -1, -1]
     assert solution.n_unassigned == 3
@@ -110,7 +110,7 @@ def test_rows_that_no_cluster_touches_get_no_label(tmp_path):
 
 
 def test_the_smallest_graph_works(tmp_path):
-    snmf_dist.import_graph(np.ones((1, 1)), tmp_path / "one.zarr")
+    snmf_dist.import_graph(np.ones((1, 1)), tmp_path / "one.zarr", self_loops="keep")
     solution = snmf_dist.fit(tmp_path / "one.zarr", 1)
     assert solution.labels.tolist() == [0]
     assert np.asarray(solution.membership).item() == pytest.approx(1, abs=1e-4)
@@ -266,16 +266,18 @@ def test_a_temporary_directory_is_made_when_it_is_needed_and_only_then(graph, tm
         snmf_dist.fit(graph, 3)
 
 
-def test_a_built_graph_knows_its_recall_and_components_and_an_imported_one_does_not(graph, tmp_path):
+def test_a_built_graph_knows_its_recall_and_every_graph_its_components(graph, tmp_path):
     built = snmf_dist.build_graph(blobs()[0], tmp_path / "built.zarr")
     assert (built.recall, built.components) == (1.0, 2)
-    assert (graph.recall, graph.components) == (None, None)
+    assert (graph.recall, graph.components) == (None, 1)
 
 
 def test_fewer_clusters_than_components_warn(tmp_path):
     X, _ = blobs()
     graph = snmf_dist.build_graph(X, tmp_path / "g.zarr")
-    with pytest.warns(errors.ResultWarning, match=r"falls into 2 components but k is 1.*connect=True"):
+    with pytest.warns(
+        errors.ResultWarning, match=r"falls into 2 parts of 10 rows or more, but k is 1.*connect=True"
+    ):
         snmf_dist.fit(graph, 1)
 
 

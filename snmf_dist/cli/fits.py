@@ -14,7 +14,7 @@ import click
 import snmf_dist
 from snmf_dist import storage
 from snmf_dist.arguments import find_graph
-from snmf_dist.cli.output import new_console, print_solution
+from snmf_dist.cli.output import new_console, number_or_auto, print_solution
 from snmf_dist.cli.progress import iterations, stages
 from snmf_dist.engine.client import connect
 from snmf_dist.engine.machine import temporary_folder
@@ -66,6 +66,13 @@ NOT_CONVERGED = 1  # exit code
 @click.option("--tol", type=float, help="Tolerance of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
 @click.option("--max-iter", type=int, default=1000, show_default=True)
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
+@click.option(
+    "--specks",
+    type=click.Choice(["drop", "own"]),
+    default="drop",
+    show_default=True,
+    help="Small parts that no edge joins to the rest: label -1, or clusters of their own.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option(
     "--save-state",
@@ -143,7 +150,7 @@ def fit(
               snmf-dist fit points.npy -k 20 --out result.zarr --graph-setting metric=cosine
     """
     console = new_console(stderr=json_lines == "-")
-    settings["rho"] = _rho(settings["rho"])
+    settings["rho"] = number_or_auto(settings["rho"], "--rho")
     settings["checkpoint_every"] = _checkpoint_every(settings["checkpoint_every"])
     given = dict(_graph_setting(text) for text in graph_settings)
     storage.check_free(storage.normal_path(out), KIND, overwrite=settings["overwrite"])
@@ -196,16 +203,6 @@ def _rescue(error: ResultNotSaved, out: str, *, save_state: bool) -> ResultNotSa
         f"{error}; nor could it be kept in {temporary_folder()}, the home folder or the working one; free some "
         "room, and run again"
     )
-
-
-def _rho(text: str) -> float | str:
-    """The value of --rho: "auto" or a number."""
-    if text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is neither a number nor auto", param_hint="--rho") from None
 
 
 def _checkpoint_every(text: str) -> int | str | None:

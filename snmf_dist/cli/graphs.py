@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 import snmf_dist
-from snmf_dist.cli.output import new_console, print_facts
+from snmf_dist.cli.output import new_console, number_or_auto, print_facts
 from snmf_dist.cli.progress import stages
 from snmf_dist.engine.client import connect
 
@@ -27,7 +27,21 @@ from snmf_dist.engine.client import connect
     help="Make A symmetric: max for undirected lists that hold an edge once. Without it an "
     "asymmetric A is refused.",
 )
-@click.option("--self-loops", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
+@click.option(
+    "--self-loops",
+    type=click.Choice(["auto", "keep", "drop"]),
+    default="auto",
+    show_default=True,
+    help="What to do with the diagonal; auto drops it for ncut.",
+)
+@click.option(
+    "--tau",
+    metavar="NUMBER|auto",
+    default="auto",
+    show_default=True,
+    help="Added to each degree before A is normalised; auto: a quarter of the mean degree where many nodes have "
+    "less, else 0, as the paper has it.",
+)
 @click.option("--block-rows", type=int, help="Number of rows of a block.  [default: about 2 million entries]")
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True)
 @click.option(
@@ -46,6 +60,7 @@ def import_(
     source: str,
     graph: str,
     normalize: str,
+    tau: str,
     reorder: bool,
     columns: str | None,
     nodes: int | None,
@@ -66,6 +81,7 @@ def import_(
             source,
             graph,
             normalize=None if normalize == "none" else normalize,
+            tau=number_or_auto(tau, "--tau"),
             reorder="auto" if reorder else False,
             columns=columns.split(",") if columns else None,
             n=nodes,

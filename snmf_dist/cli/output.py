@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
+import click
 from rich.console import Console
 from rich.markup import escape
 
@@ -122,3 +123,13 @@ def print_solution(console: Console, solution: snmf_dist.Solution, truth: Any) -
 
 def _scores(labels: Any, truth: Any, who: str = "") -> dict[str, str]:
     return {who + name: f"{value:.4f}" for name, value in snmf_dist.score(labels, truth)._asdict().items()}
+
+
+def number_or_auto(text: str, option: str) -> float | str:
+    """The value of an option: "auto" or a number."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a number nor auto", param_hint=option) from None

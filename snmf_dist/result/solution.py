@@ -69,8 +69,13 @@ class Solution:
 
     @property
     def bound(self) -> float:
-        """Σλ² over the K leading eigenvalues, which no L can capture more than; NaN after a random start."""
-        values = self.provenance.get("eigenvalues") or [math.nan]
+        """Σλ² over the K leading eigenvalues, which no L can capture more than; NaN after a random start.
+
+        An estimate from above: of each eigenvalue, what its residual leaves room for. Only an eigenvector that the
+        start missed altogether could make it too low.
+        """
+        facts = self.provenance
+        values = facts.get("upper_eigenvalues") or facts.get("eigenvalues") or [math.nan]
         return float(np.sum(np.square(np.maximum(values, 0))))
 
     @property

@@ -5,7 +5,9 @@ filters the block with a Chebyshev polynomial that is small on the unwanted part
 columns orthonormal, and turns them into Ritz vectors (Zhou, Saad, Tiago, Chelikowsky 2006).
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,6 +29,9 @@ DEGREE = 8
 ROUNDS = 20
 RANK = 1e-10  # eigenvalues of a Gram matrix below this, relative to the largest, are rounding
 PRECISION = 2e-3  # of the Ritz vectors, relative to the largest eigenvalue: the values then have twice the digits
+GAP_SHARE = 0.5  # the residual, as a share of the gap behind K, at which the K vectors are told from the others
+FINEST = 1e-4  # precision that is asked for however small the gap is
+FINE_ROUNDS = 3  # at most, after `PRECISION` is met, to tell the vectors apart
 
 
 @dataclass(frozen=True)
@@ -35,27 +40,52 @@ class Basis:
 
     Attributes
     ----------
-    U : rows, (n, K)
-        Orthonormal columns.
+    U : rows, (n, K), or None
+        Orthonormal columns; None once they were used.
     values : ndarray, (K,)
         Their Ritz values.
     next_value : float or None
         The Ritz value after the last, if there is one: how far it lies below is the eigengap.
+    upper : ndarray, (K,)
+        Estimates from above of the eigenvalues: the Ritz values and what their residuals leave room for.
     residual : float
         Largest ‖A u − λ u‖ of the wanted pairs, relative to the largest value.
+    converged : bool
+        Whether the residual met `precision`; else the rounds came to their end.
     products : int
         Products with A that it took, each as wide as K + 10.
     """
 
-    U: Rows
+    U: Any
     values: np.ndarray
     next_value: float | None
+    upper: np.ndarray
     residual: float
+    converged: bool
     products: int
+
+    def facts(self) -> dict[str, Any]:
+        """All but the vectors, as plain numbers."""
+        fields = {name: value for name, value in vars(self).items() if name != "U"}
+        plain = {"values": self.values.tolist(), "upper": self.upper.tolist(), "residual": float(self.residual)}
+        return {**fields, **plain, "converged": bool(self.converged)}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """What `facts` returned, as a basis without its vectors."""
+        arrays = {name: np.array(facts[name]) for name in ("values", "upper")}
+        return cls(None, **{**facts, **arrays})
 
 
 def leading_basis(
-    A: Graph, K: int, *, seed: int, dtype: np.dtype, precision: float = PRECISION, rounds: int = ROUNDS
+    A: Graph,
+    K: int,
+    *,
+    seed: int,
+    dtype: np.dtype,
+    precision: float = PRECISION,
+    rounds: int = ROUNDS,
+    begin: Callable[[Rows], Rows] | None = None,
 ) -> Basis:
     """The `K` leading Ritz pairs of a symmetric, nonnegative A.
 
@@ -66,25 +96,34 @@ def leading_basis(
     K : int
         Pairs wanted; fewer come back if the rank of A is smaller.
     precision : float, default 2e-3
-        Residual at which to stop, relative to the largest eigenvalue.
+        Residual at which to stop, relative to the largest eigenvalue; where the gap behind the K-th value is
+        small, up to three more rounds are spent to make it half of the gap.
     rounds : int, default 20
         Filters at most, each of 8 products.
+    begin : callable, optional
+        Makes the columns to begin with from random ones, (n, K + 10), where some eigenvectors are known.
     """
     width = min(K + EXTRA, A.shape[0])
     _, sums = A.settle((), A.sum_entries(largest_row_sum))
-    V = _Subspace(A, A.rows(uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype))
+    first = A.rows(uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype)
+    V = _Subspace(A, first if begin is None else begin(first))
     V.make_ritz(K)
-    products = 1
-    for _ in range(rounds):
-        if V.residual <= precision or len(V.values) <= K:
+    products, fine, known = 1, 0, 0 if begin is None else 2  # rounds for the values after those known
+    for done in range(rounds):
+        if len(V.values) <= K:
             break
+        if V.residual <= precision and done >= known:
+            if V.residual <= max(FINEST, GAP_SHARE * V.gap) or fine == FINE_ROUNDS:
+                break
+            fine += 1
         V.filter(low=-max(sums), high=float(V.values[-1]), top=float(V.values[0]))
         V.make_ritz(K)
         products += DEGREE
     kept = min(K, len(V.values))
     U = A.map(times, V.V, M=np.eye(len(V.values), kept), width=kept)
     after = float(V.values[kept]) if kept < len(V.values) else None
-    return Basis(U, V.values[:kept], after, V.residual, products)
+    met = V.residual <= precision or len(V.values) <= K
+    return Basis(U, V.values[:kept], after, V.upper(kept, limit=max(sums)), V.residual, met, products)
 
 
 class _Subspace:
@@ -94,7 +133,21 @@ class _Subspace:
         self.A, self.V = A, V
         self.AV: Rows | None = None
         self.values = np.zeros(0)
+        self.squares = np.zeros(0)
         self.residual = np.inf
+        self.gap = 0.0
+
+    def upper(self, K: int, *, limit: float) -> np.ndarray:
+        """Estimates from above of the K leading eigenvalues, none larger than `limit`.
+
+        An eigenvalue is within ‖R‖ of its Ritz value, R the residuals of the wanted vectors, and nearer, within
+        ‖R‖²/gap, where the rest of the spectrum is far. Estimates: an eigenvector that is missing in the block
+        altogether would be seen by neither.
+        """
+        values, R = self.values, float(self.squares[:K].sum())
+        gaps = np.maximum(values[:K] - values[-1], np.finfo(float).tiny)
+        room = np.minimum(np.sqrt(R), R / gaps)
+        return np.asarray(np.minimum(values[:K] + room, max(limit, float(values[0]))))
 
     def filter(self, *, low: float, high: float, top: float) -> None:
         """V becomes the Chebyshev polynomial of A that is small on [low, high] and 1 at `top`, times V.
@@ -132,8 +185,10 @@ class _Subspace:
         self.V = A.map(times, self.V, M=Q)
         AV = A.map(times, AV, M=Q)
         (self.V, self.AV), squares = A.settle((self.V, AV), A.sum(residual_squares, self.V, AV, values=values))
-        self.values = values
-        self.residual = float(np.sqrt(squares[:K].max()) / max(values[0], np.finfo(float).tiny))
+        self.values, self.squares = values, squares
+        top = max(values[0], np.finfo(float).tiny)
+        self.gap = float(values[K - 1] - values[K]) / top if len(values) > K else np.inf
+        self.residual = float(np.sqrt(squares[:K].max()) / top)
 
     def _make_orthonormal(self) -> None:
         """V becomes orthonormal columns with the same span; columns that add nothing are dropped.

@@ -1,5 +1,6 @@
 """run(): iterate, stop, tell the listeners. Holds no formula."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -166,6 +167,8 @@ def run(
         if not seen:
             continue
         for i, one in enumerate(active):
+            if i in found and not math.isnan(found[i].score):
+                one.label_score = one.judge.best if one.status is Status.PEAKED else found[i].score
             if one.status is Status.PEAKED:
                 del one.history[one.peak :]
             elif one.status:
@@ -272,8 +275,8 @@ class _Look:
         found = []
         for i, one in enumerate(values["quality"]):
             shares = {"moved": float(values["moved"][i]) / L.shape[0]} if "moved" in values else {}
-            scores = {"modularity": float(values["modularity"][i])} if "modularity" in values else {}
-            found.append(one._replace(**shares, **scores))
+            scores = values["modularity"][:, i].tolist() if "modularity" in values else (math.nan, math.nan)
+            found.append(one._replace(**shares, modularity=scores[0], score=scores[1]))
         return found
 
     def keep(self, runs: list[int]) -> None:
@@ -304,6 +307,7 @@ def _record(
 ) -> IterationRecord:
     numbers = {"change": step.change, "primal": step.primal, "dual": step.dual, "rho": rho}
     looked = {} if found is None else found._asdict()
+    looked.pop("score", None)
     return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)
 
 

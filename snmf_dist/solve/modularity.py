@@ -1,8 +1,12 @@
 """Modularity: how many more of a graph's edges a partition keeps within its clusters than chance would.
 
 Q = Σ_c [ w_c/m − (d_c/m)² ], w_c the weight within cluster c, d_c its degrees, m all degrees (Newman 2006). It
-needs no truth and, unlike the objective, does not reward a cluster of a few rows that hang together as much
-as a large one.
+needs no truth and, unlike the objective, does not reward a cluster of a few rows that hang together as much as a
+large one.
+
+Q is fond of clusters of equal size: it would cut the largest of unequal classes in two. The assortativity
+r = Q / (1 − Σ_c (d_c/m)²), the share of the highest Q that clusters of these sizes could have (Newman 2003), is
+fond of one giant cluster. Partitions are compared by a mean of both, F = ∛(Q r²), and results report Q.
 """
 
 import numpy as np
@@ -12,7 +16,7 @@ from snmf_dist.solve.kernels import weight_inside
 
 
 def modularities(A: Graph, labels: Rows, weights: Rows, *, K: int) -> Value:
-    """Q of each column of labels, (R,); rows labelled −1 count as kept in no cluster.
+    """Q and F of each column of labels, (2, R); rows labelled −1 count as kept in no cluster.
 
     Parameters
     ----------
@@ -37,4 +41,7 @@ def _volumes(rows: np.ndarray, *, K: int) -> np.ndarray:
 
 def _modularity(inside: np.ndarray, volumes: np.ndarray) -> np.ndarray:
     m = volumes.sum(axis=1)
-    return np.asarray(inside / m - np.square(volumes[:, :-1] / m[:, None]).sum(axis=1))
+    chance = np.square(volumes[:, :-1] / m[:, None]).sum(axis=1)
+    Q = inside / m - chance
+    r = np.divide(Q, 1 - chance, out=np.zeros_like(Q), where=chance < 1 - 1e-12)  # one cluster has no r
+    return np.stack([Q, np.cbrt(Q * r * r)])

@@ -9,9 +9,10 @@ import numpy as np
 from snmf_dist.engine.machine import release_memory
 from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.listeners import Listener
-from snmf_dist.solve.basis import leading_basis
+from snmf_dist.solve.basis import Basis, leading_basis
 from snmf_dist.solve.kernels import entry_sums
 from snmf_dist.solve.loop import Problem, run
+from snmf_dist.solve.parts import PartFacts, begin_with_parts, in_parts, read_parts
 from snmf_dist.solve.products import largest_eigenvalue
 from snmf_dist.solve.progress import Keeper, Outcome, Progress
 from snmf_dist.solve.solvers import SOLVERS
@@ -37,6 +38,8 @@ class GraphFacts:
         The largest eigenvalue of A, if it is known.
     isolated : bool
         Whether there are rows without entries.
+    parts : PartFacts or None
+        The parts that the graph falls into, if there are several and they are known.
     """
 
     A: Graph
@@ -44,6 +47,7 @@ class GraphFacts:
     weights: Callable[[int, int], np.ndarray]
     top: float | None
     isolated: bool = False
+    parts: PartFacts | None = None
 
 
 class Earlier(NamedTuple):
@@ -73,18 +77,15 @@ class Found:
         The runs.
     labels : rows of int, (n, 1), or None
         Plain spectral clustering, if they began there.
-    eigenvalues : list of float
-        The leading ones, if the start was made from their vectors.
-    next_eigenvalue : float or None
-        The one after.
+    basis : Basis or None
+        The leading eigenvectors, if the start was made from them, without the vectors.
     before : int
         Products with A before the first iteration.
     """
 
     outcomes: list[Outcome]
     labels: Rows | None
-    eigenvalues: list[float]
-    next_eigenvalue: float | None
+    basis: Basis | None
     before: int
 
     @property
@@ -121,12 +122,14 @@ def solve(
     seeds = [settings["seed"] + r for r in range(settings["n_init"])]
     _, (sum_A, norm_A) = A.settle((), A.sum_entries(entry_sums))
     basis, weights = None, None
+    parts = None if graph.parts is None else read_parts(A, graph.parts)
     if init == "kmeans":
-        basis = leading_basis(A, K, seed=seeds[0], dtype=graph.dtype)
         weights = A.hold(A.rows(graph.weights, 2, dtype=np.float64))
+        basis = _basis(graph, K, parts, weights, seed=seeds[0])
         start = kmeans_start(A, basis, K, weights, seeds=seeds)
     elif init == "spectral":
-        basis = leading_basis(A, K, seed=seeds[0], dtype=graph.dtype)
+        of_all = A.rows(graph.weights, 2, dtype=np.float64)
+        basis = _basis(graph, K, parts, of_all, seed=seeds[0])
         start = spectral_start(A, basis, K, seeds=seeds)
     elif init == "random":
         start = random_start(A, K, seeds=seeds, sum_A=float(sum_A), dtype=graph.dtype)
@@ -137,11 +140,15 @@ def solve(
         start = Start(L)
 
     values = [] if basis is None else basis.values.tolist()
-    after = None if basis is None else basis.next_value
     solver, products = _solver(graph, settings, values)
     products += start.products + (0 if basis is None else basis.products)
     done, labels, L = 0, start.labels, start.L
+    numbers = None if basis is None else replace(basis, U=None)
     del basis, start  # each as large as a part of the state
+    if parts is not None and earlier is None:
+        L = A.map(in_parts, L, parts)
+        labels = None if labels is None else A.map(_labels_in_parts, labels, parts)
+    del parts
     if graph.isolated and earlier is None:
         of_all = A.rows(graph.weights, 2, dtype=np.float64) if weights is None else weights
         L = A.map(connected_only, L, of_all)
@@ -152,7 +159,7 @@ def solve(
     del L, earlier
     release_memory()
     if keeper is not None:
-        facts = {"done": done, "products": products, "eigenvalues": values, "next_eigenvalue": after}
+        facts = {"done": done, "products": products, "basis": None if numbers is None else numbers.facts()}
         kept = {} if labels is None else {"start-labels": A.hold(labels)}
         keeper.note(facts, kept)
     outcomes = run(
@@ -168,7 +175,23 @@ def solve(
         listeners=listeners,
         keeper=keeper,
     )
-    return Found(outcomes, labels, values, after, products)
+    return Found(outcomes, labels, numbers, products)
+
+
+def _basis(graph: GraphFacts, K: int, parts: Rows | None, weights: Rows, *, seed: int) -> Basis:
+    """The leading eigenvectors; where the graph falls into parts, beginning with those that the parts have."""
+    A, begin = graph.A, None
+    if parts is not None and graph.parts is not None:
+        count = graph.parts.count
+
+        def begin(V: Rows) -> Rows:
+            return A.map(begin_with_parts, V, parts, weights, count=count, K=K)
+
+    return leading_basis(A, K, seed=seed, dtype=graph.dtype, begin=begin)
+
+
+def _labels_in_parts(labels: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    return np.where(parts >= 0, labels, -1).astype(labels.dtype)
 
 
 def _resume(
@@ -200,7 +223,8 @@ def _resume(
         resume=progress,
         keeper=keeper,
     )
-    return Found(outcomes, labels, facts["eigenvalues"], facts["next_eigenvalue"], facts["products"])
+    basis = None if facts["basis"] is None else Basis.from_facts(facts["basis"])
+    return Found(outcomes, labels, basis, facts["products"])
 
 
 def _solver(graph: GraphFacts, settings: Mapping[str, Any], values: list[float]) -> tuple[Any, int]:

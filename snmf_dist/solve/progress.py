@@ -22,6 +22,7 @@ class Outcome:
     history: list[IterationRecord] = field(default_factory=list)
     status: Status | None = None
     state: Any = None
+    label_score: float = 0.0  # F of the labels, the score of `modularities`, if it is watched
     peak: int = 0  # length of the history when the labels were best, if that is watched
     at_peak: Rows | None = None  # L at that time
 
@@ -33,10 +34,8 @@ class Outcome:
 
     @property
     def score(self) -> tuple[bool, float, float]:
-        """What the runs of a fit compete by: not lost, modularity of the labels, 0 if it is not watched, and c."""
-        modularity = self.history[-1].modularity
-        watched = 0.0 if math.isnan(modularity) else modularity
-        return (self.status is not Status.DIVERGED, watched, self.captured)
+        """What the runs of a fit compete by: not lost, F of the labels if it is watched, and c."""
+        return (self.status is not Status.DIVERGED, self.label_score, self.captured)
 
     @property
     def captured(self) -> float:
@@ -98,6 +97,7 @@ class Progress:
                 "rho": one.rho,
                 "history": [dataclasses.astuple(record) for record in one.history],
                 "status": one.status and one.status.name,
+                "label_score": one.label_score,
                 "peak": one.peak,
             }
             for one in self.outcomes
@@ -141,6 +141,7 @@ class Progress:
                     [IterationRecord(*record) for record in one["history"]],
                     Status[one["status"]] if one["status"] else None,
                     make.State(*(read(f"ended-{r}-{f}") for f in make.State._fields)) if ended else None,
+                    one["label_score"],
                     one["peak"],
                     read(f"peak-{r}") if f"peak-{r}" in names else None,
                 )

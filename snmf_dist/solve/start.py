@@ -1,21 +1,20 @@
 """Where L begins: at random, or from the leading eigenvectors of A. Several starts stand side by side."""
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from scipy.cluster.vq import kmeans2
 
 from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side, take_columns, uniform_rows
+from snmf_dist.solve.kmeans import candidate_centres, nearest_centres
 from snmf_dist.solve.modularity import modularities
 
-SAMPLE = 20_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
-CANDIDATES = 16  # spectral clusterings, of which the one of the highest modularity is taken
-LLOYD_STEPS = 20
-TILE = 512  # rows compared with all centres at a time
+SAMPLE = 10_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
+UNIT_ROWS = 12  # k-means clusterings of the eigenvectors' rows divided by their lengths,
+WALK_ROWS = 4  # and of those divided by √degree: the eigenvectors of the random walk
+EQUAL = 0.005  # relative difference of scores F that says nothing: the modularity decides
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
@@ -69,21 +68,21 @@ def spectral_start(A: Graph, basis: Basis, K: int, *, seeds: list[int]) -> Start
 def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[int]) -> Start:
     """Spectral clustering's own clusters: a column for each, √degree within it and 0 outside, of length √λ₁.
 
-    K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001), on a sample, from several
-    starts: the rows that pivoted QR chooses, and k-means++. The start whose clusters have the highest
-    modularity is taken, the next ones for further runs. √degree is the leading eigenvector of a cluster
-    that hangs together with no other.
+    K-means of the rows of U divided by their length (Ng, Jordan, Weiss 2001) and of those divided by √degree and
+    weighed by it (Shi, Malik 2000), on a sample, from several starts: the rows that pivoted QR chooses, and
+    k-means++. Of those with about the highest score F of `modularities` the one with the highest modularity is
+    taken, the next ones for further runs. √degree is the leading eigenvector of a cluster that
+    hangs together with no other.
 
     Parameters
     ----------
     weights : rows, (n, 2)
         For each row its factor r, with W = rAr (√degree, or 1 if A is W), and its degree in W.
     """
-    points = A.hold(A.map(_unit_rows, basis.U))
-    centres = _candidates(_sample(A, points, K, seed=seeds[0]), K, seed=seeds[0])
-    labels = A.map(_nearest, points, centres=centres, width=len(centres), dtype=np.int32)
-    (labels,), scores = A.settle((labels,), modularities(A, labels, weights, K=K))
-    first = int(np.argmax(scores >= scores.max() - TIE))
+    labels = _candidates(A, basis, K, weights, seed=seeds[0])
+    (labels,), (modularity, scores) = A.settle((labels,), modularities(A, labels, weights, K=K))
+    best = np.where(scores >= scores.max() - EQUAL * abs(scores.max()), modularity, -np.inf)
+    first = int(np.argmax(best >= best.max() - TIE))
     order = [first, *(int(r) for r in np.argsort(-scores, kind="stable") if r != first)]
     chosen = [order[r % len(order)] for r in range(len(seeds))]
 
@@ -99,6 +98,21 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
     return Start(L, A.map(_first_partition, labels, weights, width=1), products=1)
 
 
+def _candidates(A: Graph, basis: Basis, K: int, weights: Rows, *, seed: int) -> Rows:
+    """Spectral clusterings, (n, R) int32: R is 16, or fewer where k-means is expensive."""
+    points = A.hold(A.map(_unit_rows, basis.U))
+    sample = _sample(A, points, K, seed=seed)
+    pivots = _pivot_rows(sample)
+    centres = candidate_centres(sample, K, runs=UNIT_ROWS, seed=seed, first=pivots if len(pivots) == K else None)
+    found = A.hold(A.map(nearest_centres, points, centres=centres, width=len(centres), dtype=np.int32))
+    del points
+    points = A.hold(A.map(_walk_rows, basis.U, weights, width=basis.U.shape[1] + 1))
+    sample = _sample(A, points, K, seed=seed)
+    centres = candidate_centres(sample[:, :-1], K, runs=WALK_ROWS, seed=seed, weights=sample[:, -1])
+    others = A.map(_nearest_walk, points, centres=centres, width=len(centres), dtype=np.int32)
+    return A.map(side_by_side, found, others, width=found.shape[1] + others.shape[1])
+
+
 def connected_only(L: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """L with zeros in the rows without entries, which then stay in no cluster."""
     return np.where(weights[:, 1:] > 0, L, 0).astype(L.dtype)
@@ -112,20 +126,6 @@ def _sample(A: Graph, rows: Rows, K: int, *, seed: int) -> np.ndarray:
         chosen = np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
     sample = A.fetch(rows, chosen).astype(np.float64)
     return sample[sample.any(axis=1)]
-
-
-def _candidates(sample: np.ndarray, K: int, *, seed: int) -> np.ndarray:
-    """K-means centres of the sample from several starts, (R, K, d)."""
-    K = min(K, len(np.unique(sample.round(6), axis=0)))
-    pivots = _pivot_rows(sample)
-    starts: list[Any] = [pivots] if len(pivots) == K else []
-    starts += [K] * (CANDIDATES - len(starts))
-    found = []
-    with warnings.catch_warnings(action="ignore"):  # of clusters that are empty on the way
-        for i, start in enumerate(starts):
-            how = "++" if start is K else "matrix"
-            found.append(kmeans2(sample, start, iter=LLOYD_STEPS, minit=how, rng=(seed + i) % 2**32)[0])
-    return np.stack(found)
 
 
 def _pivot_rows(rows: np.ndarray) -> np.ndarray:
@@ -149,16 +149,16 @@ def _unit_rows(U: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(U, length, out=np.zeros_like(U), where=length > 0))
 
 
-def _nearest(X: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
-    """The nearest centre of each row for each set of centres, (rows, R) int32."""
-    R, K, _ = centres.shape
-    flat = centres.reshape(R * K, -1).astype(X.dtype)
-    half = (flat**2).sum(axis=1) / 2
-    labels = np.empty((len(X), R), dtype=np.int32)
-    for start in range(0, len(X), TILE):
-        rows = slice(start, start + TILE)
-        labels[rows] = (X[rows] @ flat.T - half).reshape(-1, R, K).argmax(axis=2)
-    return labels
+def _walk_rows(U: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """U divided by the factors r of the rows, and beside it r², (rows, K + 1); zeros in rows without edges."""
+    r = np.where(weights[:, 1:] > 0, weights[:, :1], 0)
+    rows = np.divide(U, r, out=np.zeros(U.shape), where=r > 0)
+    return np.concatenate([rows, r * r], axis=1).astype(U.dtype)
+
+
+def _nearest_walk(points: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
+    scale = np.float32(np.abs(centres).max(initial=0) or 1)
+    return nearest_centres(points[:, :-1] / scale, centres / scale)
 
 
 def _as_they_appear(labels: np.ndarray) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ NEAR = 3e-3  # KKT distance of a settled run, at most: one that goes round in ci
 STATIONARY = 1e-4  # KKT distance at which an iterate counts as a stationary point
 CYCLE_LOOKS = 5  # looks, at least, in each half of a run that may be said to cycle
 CLUSTERED = 0.1  # modularity of labels, at least, whose fall means something
-PEAK = 0.01  # relative fall of the modularity below its best that says the labels get worse
+PEAK = 0.01  # relative fall of the score of the labels below its best that says the labels get worse
 
 
 class StepNumbers(NamedTuple):
@@ -31,13 +31,14 @@ class StepNumbers(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """How good L is; `moved` and `modularity` tell of its labels."""
+    """How good L is; `moved`, `modularity` and `score`, F of `modularities`, tell of its labels."""
 
     objective: float
     captured: float
     kkt: float
     moved: float = math.nan
     modularity: float = math.nan
+    score: float = math.nan
 
 
 @dataclass
@@ -56,8 +57,9 @@ class Judge:
     stop: str
     tol: float
     reference: tuple[int, float] | None = None  # iteration and c that a window began with
-    best: float = -math.inf  # modularity
-    at_peak: bool = False  # whether the last look found the best modularity
+    best: float = -math.inf  # score of the labels
+    sharpest: float = -math.inf  # modularity
+    at_peak: bool = False  # whether the last look found the best score
     distances: list[float] = field(default_factory=list)  # KKT, of all looks
 
     def of_step(self, numbers: StepNumbers) -> Status | None:
@@ -91,13 +93,14 @@ class Judge:
         self.distances.append(quality.kkt)
         if self.stop != "auto":
             return Status.STATIONARY if self.stop == "kkt" and quality.kkt <= self.tol else None
-        self.at_peak = quality.modularity > self.best
-        self.best = quality.modularity if self.at_peak else self.best
+        self.at_peak = quality.score > self.best
+        self.best = quality.score if self.at_peak else self.best
+        self.sharpest = max(self.sharpest, quality.modularity)
         begun, captured = self.reference or (iteration, quality.captured)
         rested = iteration - begun >= WINDOW
         if rested or self.reference is None:
             self.reference = (iteration, quality.captured)
-        if self.best >= CLUSTERED and quality.modularity < (1 - PEAK) * self.best:
+        if self.sharpest >= CLUSTERED and quality.score < (1 - PEAK) * self.best:
             return Status.PEAKED
         if quality.kkt <= STATIONARY:
             return Status.STATIONARY

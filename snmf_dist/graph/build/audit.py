@@ -3,82 +3,26 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from snmf_dist.engine.client import run_tasks
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.neighbors import KNN, merge, search
 from snmf_dist.graph.build.scratch import run_missing
 from snmf_dist.graph.build.stages import Job
-from snmf_dist.graph.store import Progress
+from snmf_dist.graph.store import Components, Progress, edges_above, find_components
 
 SAMPLE = 1000  # rows that recall is measured on
-SMALL_COMPONENT = 1000  # a component of fewer rows, and of fewer than n/100, is small
-
-
-class Components(NamedTuple):
-    """The connected components of a graph.
-
-    Attributes
-    ----------
-    of : ndarray of int, shape (n,)
-        Number of the component of each row; 0 is the largest.
-    sizes : ndarray of int
-        Number of rows of each component, largest first.
-    """
-
-    of: np.ndarray
-    sizes: np.ndarray
-
-    @property
-    def small(self) -> np.ndarray:
-        """Numbers of the small components; never the largest."""
-        limit = min(SMALL_COMPONENT, max(2, len(self.of) // 100))
-        return np.flatnonzero(self.sizes < limit)[int(self.sizes[0] < limit) :]
-
-    def joined(self, edges: np.ndarray) -> "Components":
-        """The components with the rows of `edges`, (m, 2), joined too."""
-        ends = self.of[edges].T
-        rank = find_components(len(self.sizes), [(ends[0], ends[1])]).of
-        return _ranked(rank[self.of])
-
-
-def find_components(n: int, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> Components:
-    """Connected components of a graph seen once, a batch of edges at a time.
-
-    Examples
-    --------
-    >>> edges = [(np.array([0, 1]), np.array([1, 2])), (np.array([3]), np.array([4]))]
-    >>> find_components(5, edges).sizes
-    array([3, 2])
-    """
-    of = np.arange(n)
-    for rows, columns in blocks:
-        edges = sparse.coo_matrix((np.ones(len(rows), dtype=bool), (of[rows], of[columns])), shape=(n, n))
-        of = connected_components(edges, directed=False)[1][of]
-    return _ranked(of)
-
-
-def _ranked(of: np.ndarray) -> Components:
-    """Components numbered by size, the largest first."""
-    sizes = np.bincount(of)
-    sizes, names = np.sort(sizes)[::-1], np.argsort(-sizes, kind="stable")
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[names] = np.arange(len(names))
-    return Components(rank[of], sizes[sizes > 0])
 
 
 def edges_of(job: Job, stage: str) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     """The entries of all row blocks of W above the diagonal: those that weigh anything, once."""
     for i in range(len(job.bounds) - 1):
         W = job.files.load(stage, i, "W")
-        rows = np.repeat(np.arange(job.bounds[i], job.bounds[i + 1], dtype=job.index), np.diff(W.indptr))
-        above = rows < W.indices
-        yield rows[above], W.indices[above]
+        yield edges_above(W.indptr, W.indices, first_row=int(job.bounds[i]))
 
 
 def measure_recall(job: Job, row_of: np.ndarray, *, at_once: int) -> float:
@@ -149,13 +93,17 @@ def _take(job: Job, ids: np.ndarray) -> np.ndarray:
     return sparse.csr_matrix(sparse.vstack(parts)) if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
-def audit(job: Job, order: np.ndarray, settings: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+def audit(
+    job: Job, order: np.ndarray, settings: dict[str, Any], progress: Progress
+) -> tuple[dict[str, Any], Components, str]:
     """Measure recall and components, and join small components if `connect` is set.
 
     Returns
     -------
     facts : dict
         Recall, number and sizes of the components, and number of edges added.
+    components : Components
+        The components themselves.
     stage : str
         The stage whose files hold W.
     """
@@ -178,10 +126,4 @@ def audit(job: Job, order: np.ndarray, settings: dict[str, Any], progress: Progr
             job.files, stage, partial(stages.join, job, edges), blocks, progress, at_once=settings["at_once"]
         )
         components = find_components(job.n, edges_of(job, stage))
-    facts = {
-        "recall": round(recall, 4),
-        "components": len(components.sizes),
-        "component_sizes": components.sizes[:20].tolist(),
-        "joined": joined,
-    }
-    return facts, stage
+    return {"recall": round(recall, 4), **components.facts, "joined": joined}, components, stage

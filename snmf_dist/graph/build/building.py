@@ -191,13 +191,13 @@ def _build(
     files.drop("search")
     run_missing(files, "weigh", partial(stages.weigh, job), blocks, progress, at_once=at_once)
 
-    quality, stage = audit(job, order, settings, progress)
+    quality, components, stage = audit(job, order, settings, progress)
     place = path if storage.is_url(path) else os.path.join(files.folder, GRAPH)
     writer, records, degree = _write_blocks(job, stage, place, progress, options)
     if checksum(job) != points:
         raise InputError(f"{files.folder}: the points changed during the build; pass resume=False to start over")
     made = {**_facts(job, settings, begin=begin), "points": points, **quality}
-    writer.finish(records, degree=degree, order=order, normalize="ncut", made=made)
+    writer.finish(records, degree=degree, order=order, normalize="ncut", made=made, component=components.of)
     return made
 
 

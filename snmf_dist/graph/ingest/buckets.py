@@ -39,6 +39,7 @@ class EdgeBuckets:
         self.bounds = bounds
         self.symmetrize = symmetrize
         self.drop_loops = drop_loops
+        self.dropped_loops = 0
         self._filed: Counter[str] = Counter()
 
     def add(self, edges: Edges) -> None:
@@ -55,7 +56,9 @@ class EdgeBuckets:
         W = own.maximum(turned) if self.symmetrize == "max" else own * 0.5 + turned * 0.5
         if self.drop_loops:
             rows = np.repeat(np.arange(self.bounds[i], self.bounds[i + 1]), np.diff(W.indptr))
-            W.data[rows == W.indices] = 0
+            loops = rows == W.indices
+            self.dropped_loops += int(np.count_nonzero(W.data[loops]))
+            W.data[loops] = 0
         W.eliminate_zeros()
         sparse.save_npz(self._path("merged", i), W, compressed=False)
         for kind in ("own", "turned"):

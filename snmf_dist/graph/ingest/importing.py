@@ -3,7 +3,7 @@
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -16,11 +16,22 @@ from snmf_dist import storage
 from snmf_dist.errors import GraphWarning, InputError
 from snmf_dist.graph.ingest.buckets import EdgeBuckets
 from snmf_dist.graph.ingest.order import GraphPattern, choose_order, rank_of
+from snmf_dist.graph.ingest.regularize import choose_tau
 from snmf_dist.graph.ingest.sources import Source, open_source
-from snmf_dist.graph.store import KIND, GraphStore, GraphWriter, Progress, open_graph, row_bounds, silent
+from snmf_dist.graph.store import (
+    KIND,
+    GraphStore,
+    GraphWriter,
+    Progress,
+    edges_above,
+    find_components,
+    open_graph,
+    row_bounds,
+    silent,
+)
 from snmf_dist.graph.store import normalize as ncut
 from snmf_dist.locks import only_writer
-from snmf_dist.validation import choice, whole_number
+from snmf_dist.validation import choice, positive_number, whole_number
 
 LARGEST = 1e140  # sum of all weights: start and modularity square it
 
@@ -32,7 +43,8 @@ def import_graph(
     normalize: str | None = "ncut",
     block_rows: int | None = None,
     symmetrize: str | None = None,
-    self_loops: str = "keep",
+    self_loops: str = "auto",
+    tau: float | str = "auto",
     dtype: str = "float32",
     reorder: str | bool = "auto",
     key: str | None = None,
@@ -62,8 +74,14 @@ def import_graph(
     symmetrize : {None, "max", "mean"}, default None
         None refuses a W that is not symmetric; "max" keeps an edge listed in either direction (right
         for undirected edge lists that hold each edge once); "mean" averages W and its transpose.
-    self_loops : {"keep", "drop"}, default "keep"
-        What to do with the diagonal.
+    self_loops : {"auto", "keep", "drop"}, default "auto"
+        What to do with the diagonal. "auto" drops it for ``normalize="ncut"``, where a loop says nothing of which
+        nodes belong together but makes a cluster of a node that has no other edge, and keeps it otherwise.
+        ``info()`` shows how many were dropped.
+    tau : float or "auto", default "auto"
+        Added to each degree in "ncut": A = (D + τI)^-1/2 W (D + τI)^-1/2. Without it a sparse graph of uneven
+        degrees falls into one giant cluster and many of a few nodes that hang from it by an edge. "auto" takes a
+        quarter of the mean degree if more than one node in twenty has less than that, else 0. 0 is the paper's A.
     dtype : {"float32", "float64"}, default "float32"
         Type of the stored entries, and of the solver's arrays.
     reorder : {"auto", False}, default "auto"
@@ -103,7 +121,9 @@ def import_graph(
     """
     choice("normalize", normalize, ("ncut", None))
     choice("symmetrize", symmetrize, (None, "max", "mean"))
-    choice("self_loops", self_loops, ("keep", "drop"))
+    choice("self_loops", self_loops, ("auto", "keep", "drop"))
+    if tau != "auto" and not (isinstance(tau, int | float) and tau == 0):
+        tau = positive_number("tau", tau, or_else='0 or "auto"')
     choice("dtype", dtype, ("float32", "float64"))
     choice("reorder", reorder, ("auto", False))
     whole_number("first_id", first_id, 0)
@@ -125,6 +145,15 @@ def import_graph(
                 "keep normalize='ncut' and self_loops='keep', or import the original again"
             )
 
+        if _is_normalized(opened) and tau not in ("auto", opened.store.tau if opened.store else 0.0):
+            raise InputError(
+                f"{opened.made['source']}: this graph store is normalised already, its weights are gone; leave "
+                "tau out, or import the original again"
+            )
+        drop_loops = self_loops == "drop" or (
+            self_loops == "auto" and normalize == "ncut" and not _is_normalized(opened)
+        )
+
         with storage.replacing(path, KIND, overwrite=overwrite, options=storage_options) as place:
             parent = None if storage.is_url(path) else os.path.dirname(place)
             with tempfile.TemporaryDirectory(prefix="edges-", dir=parent) as folder:
@@ -132,16 +161,18 @@ def import_graph(
                 _write(
                     opened,
                     partial(GraphWriter, place, bounds, np.dtype(dtype), storage_options),
-                    EdgeBuckets(folder, bounds, symmetrize=symmetrize, drop_loops=self_loops == "drop"),
+                    EdgeBuckets(folder, bounds, symmetrize=symmetrize, drop_loops=drop_loops),
                     normalize=normalize,
+                    tau=tau,
                     reorder=reorder == "auto",
                     progress=progress or silent,
                 )
     graph = open_graph(path, storage_options=storage_options)
-    zeros = graph.block["zero_degree"]
+    zeros, dropped = graph.block["zero_degree"], graph.block["made"]["dropped_self_loops"]
     if zeros:
+        loops = f" ({dropped} self-loops were dropped; self_loops='keep' keeps them)" if dropped else ""
         warnings.warn(
-            f"{path}: {zeros} of {graph.n} rows have no edge; they belong to no cluster and get label -1",
+            f"{path}: {zeros} of {graph.n} rows have no edge{loops}; they belong to no cluster and get label -1",
             GraphWarning,
             stacklevel=2,
         )
@@ -154,6 +185,7 @@ def _write(
     buckets: EdgeBuckets,
     *,
     normalize: str | None,
+    tau: float | str,
     reorder: bool,
     progress: Progress,
 ) -> None:
@@ -165,6 +197,7 @@ def _write(
         progress("read edges", done, source.n_edges)
 
     degree = _merge(source, buckets, progress)
+    components = find_components(source.n, _edges(buckets))
     order, made = np.arange(source.n), dict(source.made)
     if source.store is not None:
         degree, order = source.store.degree, source.store.order
@@ -174,12 +207,17 @@ def _write(
         )
         if better is not None:
             buckets.reorder(rank_of(better))
-            degree, order = degree[better], order[better]
+            degree, order, components = degree[better], order[better], components.reordered(better)
 
     bounds, blocks = buckets.bounds, range(len(buckets.bounds) - 1)
     writer = new_writer()  # not before: at a URL it removes what is there
-    root = np.sqrt(degree)
     scale = normalize == "ncut" and not _is_normalized(source)
+    if _is_normalized(source):
+        assert source.store is not None
+        tau = source.store.tau
+    else:
+        tau = choose_tau(degree, tau) if scale else 0.0
+    root = np.sqrt(degree + tau)
     records = []
     for i in blocks:
         W = buckets.block(i)
@@ -194,8 +232,12 @@ def _write(
         degree=degree,
         order=order,
         normalize=normalize or "none",
+        component=components.of,
+        tau=tau,
         made={
             **made,
+            **components.facts,
+            "dropped_self_loops": buckets.dropped_loops,
             "symmetrize": buckets.symmetrize or "none",
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
             "snmf_dist": version("snmf-dist"),
@@ -211,7 +253,11 @@ def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarr
         degree[bounds[i] : bounds[i + 1]] = buckets.merge(i)
         progress("merge", i + 1, len(blocks))
     if not degree.any():
-        raise InputError(f"{source.made['source']}: every weight is zero; expected at least one edge above zero")
+        loops = buckets.dropped_loops
+        found = (
+            f"it holds {loops} self-loops alone; self_loops='keep' keeps them" if loops else "every weight is zero"
+        )
+        raise InputError(f"{source.made['source']}: {found}; expected at least one edge above zero")
     if not np.isfinite(degree).all():
         raise InputError(
             f"{source.made['source']}: the weights of row {int(np.argmin(np.isfinite(degree)))} add up to more "
@@ -225,6 +271,12 @@ def _merge(source: Source, buckets: EdgeBuckets, progress: Progress) -> np.ndarr
             f"{LARGEST:.0e}, so that their squares can be told from 0 and infinity; scale all weights"
         )
     return degree
+
+
+def _edges(buckets: EdgeBuckets) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The edges of the merged W, each once."""
+    for i in range(len(buckets.bounds) - 1):
+        yield edges_above(*buckets.pattern(i), first_row=int(buckets.bounds[i]))
 
 
 def _is_normalized(source: Source) -> bool:

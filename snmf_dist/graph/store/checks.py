@@ -1,10 +1,12 @@
 """What must hold of a graph store: of its manifest, and of its row blocks, one at a time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+
+from snmf_dist.errors import StoreCorrupt
 
 
 def manifest_problems(block: Mapping[str, Any]) -> Iterator[str]:
@@ -70,3 +72,33 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def entry_problems(
+    read_block: Callable[[int], sparse.csr_matrix], bounds: np.ndarray, progress: Callable[[str, int, int], None]
+) -> Iterator[str]:
+    """Read every block of a graph, and say what is wrong with its entries.
+
+    Parameters
+    ----------
+    read_block : callable
+        Reads block i, and raises `StoreCorrupt` if it is not what was written.
+    bounds : ndarray of int, (P + 1,)
+        Where the blocks begin and end.
+    progress : callable
+        Called as ``progress(stage, done, total)``.
+    """
+    balance, whole, blocks = 0, True, len(bounds) - 1
+    for i in range(blocks):
+        progress("check", i, blocks)
+        try:
+            A = read_block(i)
+        except StoreCorrupt as error:
+            whole = False
+            yield str(error)
+            continue
+        yield from (f"block {i}: {text}" for text in block_problems(A))
+        balance += symmetry_balance(A, first_row=int(bounds[i]))
+    progress("check", blocks, blocks)
+    if whole and balance % 2**64:
+        yield "A is not symmetric"

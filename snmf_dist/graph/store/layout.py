@@ -6,9 +6,11 @@ Layout, format version 1 (one Zarr v3 group)::
         kind "graph", version 1, complete true
         n, nnz, dtype              rows, stored entries, "float32" or "float64"
         normalize                  "ncut" (A = D^-1/2 W D^-1/2) or "none" (A = W)
+        tau                        added to each degree in "ncut": A = (D + tau I)^-1/2 W (D + tau I)^-1/2;
+                                   0 if it is not there
         reordered                  false if order is 0, 1, ..., n-1
         zero_degree, self_loops    how many rows have no entry; how many diagonal entries
-        checksums                  CRC-32 of row_bounds, order, degree
+        checksums                  CRC-32 of row_bounds, order, degree and component
         chunk_checksums            CRC-32 of each chunk of order and degree; stores of 0.1 have none
         blocks                     one [nnz, CRC-32 of data, indices, indptr, diagonal, halo] a block:
                                    diagonal = entries within the block's own rows, halo = distinct other
@@ -17,6 +19,8 @@ Layout, format version 1 (one Zarr v3 group)::
     row_bounds   int64 (P+1,)      block i holds rows row_bounds[i]:row_bounds[i+1]
     order        int64 (n,)        row of A -> the user's own row number
     degree       float64 (n,)      row sums of W, before normalisation
+    component    int32/int64 (n,)  number of the connected component of each row, 0 the largest; only in graphs of
+                                   several, and not in stores of snmf-dist 0.1
     blocks/<i>/                    a CSR matrix in AnnData's encoding
         attributes                 encoding-type "csr_matrix", encoding-version "0.1.0", shape
         data, indices, indptr      dtype; int32 (int64 if n needs it); int64

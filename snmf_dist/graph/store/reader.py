@@ -13,7 +13,7 @@ from scipy import sparse
 
 from snmf_dist import storage, verified
 from snmf_dist.errors import StoreCorrupt
-from snmf_dist.graph.store.checks import block_problems, manifest_problems, safe_pattern, symmetry_balance
+from snmf_dist.graph.store.checks import entry_problems, manifest_problems, safe_pattern
 from snmf_dist.graph.store.layout import CSR_ENCODING, KIND, Progress, silent
 
 REMEDY = "import or build the graph again with overwrite=True, or restore the store from a copy"
@@ -37,7 +37,9 @@ class GraphStore:
     recall : float or None
         Measured share of the true nearest neighbours that a built graph holds.
     components : int or None
-        Number of connected components of a built graph.
+        Number of connected components.
+    tau : float
+        What was added to each degree before A was normalised; 0 for none.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class GraphStore:
         self.nnz = int(block["nnz"])
         self.dtype = np.dtype(block["dtype"])
         self.normalize: str = block["normalize"]
+        self.tau = float(block.get("tau", 0.0))
         self.reordered: bool = block["reordered"]
         with self._explaining():
             self.bounds = self._vector("row_bounds", len(block["blocks"]) + 1, np.int64)
@@ -72,7 +75,7 @@ class GraphStore:
         return open_graph_again, (self.path, self.options, self.fingerprint)
 
     def reader(self, method: str) -> Callable[[int, int], Any]:
-        """`read_rows` or `read_weights`, for tasks on other machines."""
+        """`read_rows`, `read_weights` or `read_component`, for tasks on other machines."""
         return Reader(method, self.path, self.options, self.fingerprint)
 
     @property
@@ -88,7 +91,7 @@ class GraphStore:
 
     @property
     def components(self) -> int | None:
-        """Number of connected components; None if the graph was not built from points."""
+        """Number of connected components; None if the graph was imported by snmf-dist 0.1, which did not count."""
         found = self.block["made"].get("components")
         return None if found is None else int(found)
 
@@ -112,16 +115,27 @@ class GraphStore:
 
     def read_degree(self, start: int, stop: int) -> np.ndarray:
         """Degrees of the rows `start` to `stop`; of the others no more is read than shares a chunk with them."""
+        return self._finite(self._range("degree", [np.float64], start, stop))
+
+    @property
+    def component(self) -> np.ndarray | None:
+        """Number of the connected component of each row of A, (n,); None if there is one, or none was stored."""
+        if "component" not in self.block["checksums"]:
+            return None
         with self._explaining():
-            if "degree" not in self._chunked:
-                array = verified.find_array(self._group, "degree", self.path, shape=(self.n,), dtypes=[np.float64])
-                self._chunked["degree"] = verified.ChunkedVector(array, self.block, self.path, "degree")
-            return self._finite(self._chunked["degree"].read(start, stop))
+            found = self._range("component", [np.int32, np.int64], 0, self.n)
+            if found.min() < 0 or found.max() >= self.n:
+                raise StoreCorrupt(f"{self.path}: component has numbers that no component has")
+        return found
+
+    def read_component(self, start: int, stop: int) -> np.ndarray:
+        """Numbers of the components of the rows `start` to `stop`, (rows, 1), if there are several."""
+        return self._range("component", [np.int32, np.int64], start, stop)[:, None]
 
     def read_weights(self, start: int, stop: int) -> np.ndarray:
         """What turns rows of A back into rows of W = rAr, (rows, 2) float64: r, and the degree in W."""
         degree = self.read_degree(start, stop)
-        root = np.sqrt(degree) if self.normalize == "ncut" else np.ones_like(degree)
+        root = np.sqrt(degree + self.tau) if self.normalize == "ncut" else np.ones_like(degree)
         return np.stack([root, degree], axis=1)
 
     @property
@@ -201,6 +215,7 @@ class GraphStore:
             "blocks": self.n_blocks,
             "rows a block": int(np.diff(self.bounds).max()),
             "normalize": self.normalize,
+            "tau": round(self.tau, 6),
             "zero-degree rows": b["zero_degree"],
             "self-loops": b["self_loops"],
             "reordered": self.reordered,
@@ -223,7 +238,7 @@ class GraphStore:
         """
         found = list(self._manifest_problems())
         if deep and not found:
-            found = list(self._entry_problems(progress or silent))
+            found = list(entry_problems(self.read_block, self.bounds, progress or silent))
         if found:
             raise StoreCorrupt(
                 f"{self.path}: {len(found)} problem(s): "
@@ -242,28 +257,11 @@ class GraphStore:
             shape = [int(self.bounds[i + 1] - self.bounds[i]), self.n]
             if verified.attributes(self._group, f"blocks/{i}") != {**CSR_ENCODING, "shape": shape}:
                 yield f"blocks/{i}/zarr.json is not what was written: other programs may misread the block"
-        for name in ("order", "degree"):
+        for name in ("order", "degree", "component"):
             try:
                 getattr(self, name)
             except StoreCorrupt as error:
                 yield str(error)
-
-    def _entry_problems(self, progress: Progress) -> Iterator[str]:
-        balance = 0
-        whole = True
-        for i in range(self.n_blocks):
-            progress("check", i, self.n_blocks)
-            try:
-                A = self.read_block(i)
-            except StoreCorrupt as error:
-                whole = False
-                yield str(error)
-                continue
-            yield from (f"block {i}: {text}" for text in block_problems(A))
-            balance += symmetry_balance(A, first_row=int(self.bounds[i]))
-        progress("check", self.n_blocks, self.n_blocks)
-        if whole and balance % 2**64:
-            yield "A is not symmetric"
 
     def _explaining(self) -> Any:
         return verified.explaining(self.path, KIND, self.block["checksum"], self.options, remedy=REMEDY)
@@ -284,6 +282,14 @@ class GraphStore:
     def _vector(self, name: str, size: int, dtype: Any) -> np.ndarray:
         array = verified.find_array(self._group, name, self.path, shape=(size,), dtypes=[dtype])
         return verified.read_whole(array, self.block["checksums"][name], self.path, name)
+
+    def _range(self, name: str, dtypes: list[Any], start: int, stop: int) -> np.ndarray:
+        """Entries of a vector, checked; of the others no more is read than shares a chunk with them."""
+        with self._explaining():
+            if name not in self._chunked:
+                array = verified.find_array(self._group, name, self.path, shape=(self.n,), dtypes=dtypes)
+                self._chunked[name] = verified.ChunkedVector(array, self.block, self.path, name)
+            return self._chunked[name].read(start, stop)
 
     def _finite(self, degree: np.ndarray) -> np.ndarray:
         if not np.isfinite(degree).all() or (degree < 0).any():

@@ -90,6 +90,8 @@ class GraphWriter:
         normalize: str,
         made: Mapping[str, Any],
         order: np.ndarray | None = None,
+        component: np.ndarray | None = None,
+        tau: float = 0.0,
     ) -> None:
         """Write what is not in blocks, and last the attribute block that says ``complete``."""
         rows = np.arange(self.n, dtype=np.int64)
@@ -99,6 +101,11 @@ class GraphWriter:
             "order": storage.write_vector(self._group, "order", order),
             "degree": storage.write_vector(self._group, "degree", degree),
         }
+        vectors = {"order": order, "degree": degree}
+        if component is not None and component.any():
+            component = component.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
+            checksums["component"] = storage.write_vector(self._group, "component", component)
+            vectors["component"] = component
         storage.finish_group(
             self._group,
             KIND,
@@ -107,13 +114,13 @@ class GraphWriter:
                 "nnz": sum(record.nnz for record in records),
                 "dtype": str(self.dtype),
                 "normalize": normalize,
+                "tau": float(tau),
                 "reordered": not np.array_equal(order, rows),
                 "zero_degree": sum(record.zero_degree for record in records),
                 "self_loops": sum(record.self_loops for record in records),
                 "checksums": checksums,
                 "chunk_checksums": {
-                    "order": verified.chunk_checksums(self._group, "order", order),
-                    "degree": verified.chunk_checksums(self._group, "degree", degree),
+                    name: verified.chunk_checksums(self._group, name, values) for name, values in vectors.items()
                 },
                 "blocks": [list(record[:4]) for record in records],
                 "made": dict(made),

@@ -127,12 +127,17 @@ def test_an_asymmetric_graph_is_made_symmetric_on_request(tmp_path, how, expecte
 
 def test_self_loops_are_kept_or_dropped(tmp_path):
     loops = W + 2 * sparse.eye_array(40)
-    kept = imported(loops, tmp_path, block_rows=9)
+    kept = imported(loops, tmp_path, block_rows=9, self_loops="keep")
     assert kept.block["self_loops"] == 40
     assert_allclose(dense(kept), oracle.normalized(loops.toarray()), rtol=1e-13)
     dropped = imported(loops, tmp_path, block_rows=9, self_loops="drop", overwrite=True)
     assert dropped.block["self_loops"] == 0
     assert_allclose(dense(dropped), A, rtol=1e-13)
+    auto = imported(loops, tmp_path, block_rows=9, overwrite=True)
+    assert auto.block["self_loops"] == 0
+    assert auto.info()["made: dropped_self_loops"] == 40
+    weights = imported(loops, tmp_path, normalize=None, overwrite=True)
+    assert weights.block["self_loops"] == 40
 
 
 def test_repeated_edges_add_up(tmp_path):
@@ -151,7 +156,7 @@ def test_rows_without_edges_are_allowed_counted_and_reported(tmp_path):
 def test_tiny_and_huge_weights_normalise_without_overflow(tmp_path):
     extreme = sparse.block_diag([[[0, 1e-300], [1e-300, 0]], [[0, 1e300], [1e300, 0]]])
     pairs = np.kron(np.eye(2), [[0, 1], [1, 0]])
-    assert_allclose(dense(imported(extreme, tmp_path)), pairs, rtol=1e-15)
+    assert_allclose(dense(imported(extreme, tmp_path, tau=0)), pairs, rtol=1e-15)
 
 
 def test_an_edge_list_streams_through_bounded_memory(tmp_path):
@@ -406,3 +411,50 @@ def test_an_anndata_store_with_a_lost_chunk_is_refused(tmp_path):
     (source / "obsp/distances/data/c/0").unlink()
     with pytest.raises(errors.InputError, match="lost chunks"):
         imported(source, tmp_path, key="distances", symmetrize="max")
+
+
+def test_components_are_counted_whatever_the_blocks(tmp_path):
+    random = np.random.default_rng(5)
+    edges = sparse.coo_matrix((np.ones(60), random.integers(0, 90, (2, 60))), shape=(90, 90))
+    some = sparse.csr_matrix(((edges + edges.T) > 0).astype(float))
+    some.setdiag(0)
+    some.eliminate_zeros()
+    count, of = sparse.csgraph.connected_components(some, directed=False)
+    for rows in (7, 90):
+        with pytest.warns(errors.GraphWarning, match="no edge"):
+            graph = imported(some, tmp_path, block_rows=rows, overwrite=True)
+        found = np.empty(90, dtype=int)
+        found[graph.order] = graph.component
+        assert graph.components == count
+        assert graph.info()["made: component_sizes"][0] == np.bincount(of).max()
+        assert len(np.unique(found * 100 + of)) == count
+        assert_allclose(np.sort(np.bincount(found))[::-1], np.bincount(found))
+
+
+def test_a_connected_graph_stores_no_components(tmp_path):
+    graph = imported(W, tmp_path)
+    assert graph.components == 1
+    assert graph.component is None
+
+
+def test_tau_is_added_to_the_degrees_and_the_weights_come_back(tmp_path):
+    graph = imported(W, tmp_path, tau=3.0, block_rows=9)
+    root = np.sqrt(W.sum(axis=1) + 3)
+    assert_allclose(dense(graph), W.toarray() / np.outer(root, root), rtol=1e-13)
+    r = graph.read_weights(0, 40)[:, 0][np.argsort(graph.order)]
+    assert_allclose(dense(graph) * np.outer(r, r), W.toarray(), rtol=1e-12)
+    assert graph.info()["tau"] == graph.tau == 3.0
+    again = snmf_dist.import_graph(graph, tmp_path / "again.zarr", dtype="float64")
+    assert again.tau == 3.0
+    with pytest.raises(errors.InputError, match="normalised already"):
+        snmf_dist.import_graph(graph, tmp_path / "third.zarr", tau=1.0)
+
+
+def test_tau_is_for_uneven_degrees_unless_asked_for(tmp_path):
+    assert imported(W, tmp_path).tau == 0
+    whiskers = sparse.coo_matrix((np.ones(8), (np.arange(8), np.arange(40, 48))), shape=(48, 48))
+    padded = sparse.block_diag([10 * W, sparse.csr_matrix((8, 8))])
+    uneven = imported(sparse.csr_matrix(padded + whiskers + whiskers.T), tmp_path, overwrite=True)
+    assert uneven.tau == pytest.approx(uneven.degree.mean() / 4)
+    with pytest.raises(errors.InputError, match="tau"):
+        imported(W, tmp_path, tau=-1, overwrite=True)
