@@ -193,7 +193,7 @@ def fit(
             files.check_room(result_path, graph.n, k, graph.dtype, state=SOLVERS[solver].arrays * save_state)
             saving = {"save_state": save_state, "overwrite": overwrite, "options": storage_options}
             save = partial(_save, result_path, saving)
-        limits = {"every": checkpoint_every, "time_limit": time_limit, "resume": resume}
+        limits: Any = {"every": checkpoint_every, "time_limit": time_limit, "resume": resume}
         keeper = open_keeper(graph.fingerprint, settings, result_path, **limits, options=storage_options)
         solution = _solve(graph, settings, warm, listeners, plan=chosen, client=client, keeper=keeper, save=save)
     warn_of(solution)

@@ -3,8 +3,8 @@
 Run ``python -m tests.benchmarks.quality [sets] [synthetic] [penalty] [types] [solvers] [balance]``, all by
 default; some minutes on two cores; ``--json FILE`` writes the tables too. *spectral clustering* is k-means
 (scikit-learn, 10 starts) on the row-normalised basis that our starts are made from; c is the captured energy as a
-share of Σλ² over the k leading eigenvalues. Each claim is printed with ``ok`` or ``FAILS``; one that fails makes the
-exit code 1.
+share of Σλ² over the k leading eigenvalues. Each claim is printed with ``ok`` or ``FAILS``; one that
+fails makes the exit code 1.
 
 The constants of the package (first penalty and its rule, the stopping thresholds, 16 candidate clusterings) were
 chosen while looking at these same sets, with other seeds than those here. What depends on random starts is

@@ -201,6 +201,13 @@ def _write(
     order, made = np.arange(source.n), dict(source.made)
     if source.store is not None:
         degree, order = source.store.degree, source.store.order
+    scale = normalize == "ncut" and not _is_normalized(source)
+    # before rows are moved: a sum in another order would round differently
+    if _is_normalized(source):
+        assert source.store is not None
+        tau = source.store.tau
+    else:
+        tau = choose_tau(degree, tau) if scale else 0.0
     if reorder:
         better, made["order"] = choose_order(
             GraphPattern(buckets.bounds, buckets.pattern), partial(progress, "order")
@@ -211,12 +218,6 @@ def _write(
 
     bounds, blocks = buckets.bounds, range(len(buckets.bounds) - 1)
     writer = new_writer()  # not before: at a URL it removes what is there
-    scale = normalize == "ncut" and not _is_normalized(source)
-    if _is_normalized(source):
-        assert source.store is not None
-        tau = source.store.tau
-    else:
-        tau = choose_tau(degree, tau) if scale else 0.0
     root = np.sqrt(degree + tau)
     records = []
     for i in blocks:

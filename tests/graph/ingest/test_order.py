@@ -49,9 +49,7 @@ def both(W, folder, **options):
     """W imported as it came, and in the order that "auto" takes."""
     options = {"dtype": "float64", "block_rows": -(-W.shape[0] // 8), "self_loops": "keep", **options}
     return tuple(
-        snmf_dist.import_graph(
-            W, folder / f"{name}.zarr", reorder=reorder, self_loops="keep", overwrite=True, **options
-        )
+        snmf_dist.import_graph(W, folder / f"{name}.zarr", reorder=reorder, overwrite=True, **options)
         for name, reorder in (("came", False), ("auto", "auto"))
     )
 
