@@ -16,7 +16,7 @@ from snmf_dist.engine import client as cluster
 from tests.helpers import planted_graph
 from tests.test_cluster import scheduler, worker
 
-pytestmark = pytest.mark.filterwarnings("ignore::snmf_dist.errors.NotConverged")
+pytestmark = pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")  # NotConverged is one
 SETTINGS = {"k": 4, "init": "random", "stop": "paper", "tol": 1e-12, "max_iter": 40, "block_rows": 50}
 
 

@@ -65,7 +65,7 @@ def test_provenance_names_the_graph_and_the_versions(saved, graph):
 )
 def test_any_membership_round_trips_whatever_its_chunks(tmp_path, monkeypatch, L, entries):
     monkeypatch.setattr(files, "CHUNK_ENTRIES", entries)
-    labels = np.arange(len(L), dtype=np.int32)
+    labels = np.arange(len(L), dtype=np.int32) % L.shape[1]
     parts = files.ResultParts(L, labels, RECORDS, Status.MAX_ITER, {"k": L.shape[1]}, {})
     files.write_result(str(tmp_path / "r.zarr"), parts, overwrite=True)
     found = files.read_result(str(tmp_path / "r.zarr"))
