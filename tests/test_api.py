@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_the_old_result_whole(graph, tmp_path, monkeypatch):
     def no_space(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("snmf_dist.result.files._ChunkWriter.__call__", no_space)
+    monkeypatch.setattr("snmf_dist.result.files.BlockWriter.__call__", no_space)
     with pytest.raises(errors.ResultNotSaved, match="no room is left") as caught:
         snmf_dist.fit(graph, 2, rho=0.3, out=out, overwrite=True)
     assert caught.value.solution.k == 2  # the run is not lost

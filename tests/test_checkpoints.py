@@ -191,7 +191,7 @@ def test_checkpoints_that_cannot_be_written_do_not_end_the_run(graph, tmp_path, 
     def full(*arguments, **more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("snmf_dist.result.checkpoints.BlockWriter.__call__", full)
+    monkeypatch.setattr("snmf_dist.result.checkpoints.CheckpointFolder.writer", full)
     with pytest.warns(errors.ResultWarning, match="no more checkpoints are written"):
         found = snmf_dist.fit(graph, 3, init="random", out=tmp_path / "r.zarr", checkpoint_every=3)
     assert found.labels.shape == (90,)

@@ -151,7 +151,7 @@ def test_a_full_disk_exits_with_3_and_a_sentence(run, store, tmp_path, monkeypat
     def no_space(*args):
         raise OSError(28, "No space left on device", str(tmp_path / "r.zarr"))
 
-    monkeypatch.setattr("snmf_dist.result.files._ChunkWriter.__call__", no_space)
+    monkeypatch.setattr("snmf_dist.result.files.BlockWriter.__call__", no_space)
     done = run("fit", store, "-k", 3, "--rho", 0.3, "--out", tmp_path / "r.zarr")
     assert done.exit_code == 3
     assert "could not be written (no room is left on the disk" in done.stderr

@@ -27,6 +27,7 @@ import zarr
 from snmf_dist import storage
 from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import InputError, RowsLost, SnmfError, StoreCorrupt
+from snmf_dist.result.files import BlockWriter
 
 KIND = "checkpoint"
 SUFFIX = ".checkpoint"
@@ -92,7 +93,7 @@ class CheckpointFolder:
         storage.create_group(place, KIND, options=self.options)
         return place
 
-    def writer(self, place: str, name: str, shape: tuple[int, int], dtype: Any, rows: int) -> "BlockWriter":
+    def writer(self, place: str, name: str, shape: tuple[int, int], dtype: Any, rows: int) -> BlockWriter:
         """Make an array of a generation, and give what writes its blocks of so many rows."""
         group = storage.open_group(place, self.options, mode="r+")
         group.create_array(
@@ -152,21 +153,6 @@ class CheckpointFolder:
         bounds = [*range(0, array.shape[0], array.chunks[0]), array.shape[0]]
         reader = BlockReader(place, self.options, name, tuple(crcs), array.chunks[0], block["number"])
         return array_from_reader(reader, bounds, array.shape[1], dtype=array.dtype)
-
-
-@dataclass(frozen=True)
-class BlockWriter:
-    """Writes one row block of an array, and returns its checksum."""
-
-    path: str
-    options: storage.Options
-    name: str
-
-    def __call__(self, start: int, rows: np.ndarray) -> int:
-        """Write it."""
-        array: Any = storage.open_group(self.path, self.options, mode="r+")[self.name]
-        array[start : start + len(rows)] = rows
-        return storage.checksum(rows)
 
 
 @dataclass(frozen=True)

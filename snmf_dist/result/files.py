@@ -79,7 +79,7 @@ def write_result(
         checksums: dict[str, Any] = {}
         for name, array in {"membership": parts.membership, **state}.items():
             group.create_array(name, shape=(n, K), dtype=array.dtype, chunks=(rows, K))
-            checksums[name] = write_rows(array, _ChunkWriter(place, options, name), block_rows=rows)
+            checksums[name] = write_rows(array, BlockWriter(place, options, name), block_rows=rows)
         table = np.array([dataclasses.astuple(record) for record in parts.history])
         history = group.create_array("history", data=table)
         history.attrs["fields"] = list(FIELDS)
@@ -189,12 +189,15 @@ def _stored_rows(
 
 
 @dataclass(frozen=True)
-class _ChunkWriter:
+class BlockWriter:
+    """Writes one row block of an array of a store, and returns its checksum."""
+
     path: str
     options: storage.Options
     name: str
 
     def __call__(self, start: int, rows: np.ndarray) -> int:
+        """Write it."""
         array: Any = storage.open_group(self.path, self.options, mode="r+")[self.name]
         array[start : start + len(rows)] = rows
         return storage.checksum(rows)
