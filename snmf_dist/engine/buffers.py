@@ -44,7 +44,7 @@ class Buffers:
                     del self._free[other]
         if array is None:
             array = make(shape, dtype)
-        return np.asarray(_Lease(self, kind, array)) if array.size else array
+        return np.asarray(_Borrowed(self, kind, array)) if array.size else array
 
     def take_back(self, kind: Kind, array: np.ndarray) -> None:
         """Keep the memory of an array that nobody holds any more."""
@@ -59,7 +59,7 @@ class Buffers:
             self._free.clear()
 
 
-class _Lease:
+class _Borrowed:
     """Stands between an array and its memory; when the array and all views of it are gone, so is this."""
 
     def __init__(self, home: Buffers, kind: Kind, array: np.ndarray) -> None:
