@@ -50,7 +50,7 @@ def test_strange_input_ends_in_words_or_in_a_sound_answer():
     run_all(300, timeout=240)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.timeout(3600)
 def test_much_strange_input_ends_in_words_or_in_a_sound_answer():
     run_all(5000, timeout=3000)
