@@ -139,10 +139,9 @@ class CheckpointKeeper:
         except OSError as error:
             self._give_up(error)
             return
-        bounds: Any = getattr(self.A, "bounds")  # noqa: B009
         block = {
             "number": number,
-            "bounds": bounds.tolist(),
+            "bounds": self.A.bounds.tolist(),
             "facts": progress.facts(),
             "start": json.dumps(dict(facts)),
         }

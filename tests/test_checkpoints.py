@@ -142,6 +142,13 @@ def test_the_iteration_limit_may_be_raised(graph, tmp_path):
     same(found, snmf_dist.fit(graph, 3, **given | {"max_iter": 40}))
 
 
+def test_an_iteration_limit_that_is_past_already_is_refused_in_words(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    with pytest.raises(errors.InputError, match=r"5 iterations are allowed, and \d+ are done; raise max_iter"):
+        snmf_dist.fit(graph, 3, **given | {"max_iter": 5}, out=out)
+
+
 def test_a_torn_generation_leaves_the_other_one(graph, tmp_path):
     out = tmp_path / "r.zarr"
     given = cut_off(graph, out)

@@ -60,6 +60,10 @@ class Graph(Protocol):
         """How many steps of a solver may be described before the first one is waited for; 0 if none need be."""
 
     @property
+    def bounds(self) -> np.ndarray:
+        """Where the row blocks begin and end, (P + 1,)."""
+
+    @property
     def write_rows(self) -> int:
         """Rows of the blocks in which `write` writes."""
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows, Step, rebuild
+from snmf_dist.errors import InputError
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
@@ -189,7 +190,7 @@ def run(
             look.keep(staying)
             solver, active = solver.keep(staying), [active[i] for i in staying]
             steps.forget()
-    raise ValueError(f"{max_iter} iterations are allowed, and {first - 1 - done} are done; raise max_iter")
+    raise InputError(f"{max_iter} iterations are allowed, and {first - 1 - done} are done; raise max_iter")
 
 
 def _progress(
