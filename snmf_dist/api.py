@@ -14,7 +14,7 @@ from snmf_dist.arguments import check_fit, find_graph, name_start, open_start
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine import machine
 from snmf_dist.engine.plan import Plan, plan
-from snmf_dist.errors import InputError, ResultNotSaved, reason
+from snmf_dist.errors import InputError, ResultNotSaved, WorkLost, reason
 from snmf_dist.fitting import solve_graph
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.keeping import CheckpointKeeper, open_keeper
@@ -186,8 +186,8 @@ def fit(
             block_rows=block_rows,
         )
         listeners = [LogLines()] if listeners is None else listeners
-        listeners = [listeners] if isinstance(listeners, Listener) else list(listeners)
-        listeners = [Guarded(listener) for listener in listeners]
+        given = [listeners] if isinstance(listeners, Listener) else listeners
+        guarded: list[Listener] = [Guarded(listener) for listener in given]
         save = None
         if result_path is not None:
             files.check_room(result_path, graph.n, k, graph.dtype, state=SOLVERS[solver].arrays * save_state)
@@ -195,7 +195,7 @@ def fit(
             save = partial(_save, result_path, saving)
         limits: Any = {"every": checkpoint_every, "time_limit": time_limit, "resume": resume}
         keeper = open_keeper(graph.fingerprint, settings, result_path, **limits, options=storage_options)
-        solution = _solve(graph, settings, warm, listeners, plan=chosen, client=client, keeper=keeper, save=save)
+        solution = _solve(graph, settings, warm, guarded, plan=chosen, client=client, keeper=keeper, save=save)
     warn_of(solution)
     return solution
 
@@ -218,10 +218,9 @@ def _solve(
     try:
         losses = nullcontext() if client is None else cluster.explain_losses()
         with machine.one_blas_thread(), losses:
-            solution = solve_graph(graph, settings, warm, listeners, plan=plan, keeper=keeper)
+            solution = solve_graph(graph, settings, warm, listeners, plan=plan, keeper=keeper, save=save)
             status = solution.status
-            if save is not None and status is not Status.OUT_OF_TIME:
-                solution, saved = save(solution), True
+            saved = save is not None and status is not Status.OUT_OF_TIME
             return solution
     finally:
         keeper.close(done=saved)
@@ -336,7 +335,10 @@ def _save(path: str, saving: dict[str, Any], solution: Solution) -> Solution:
     If saving fails, the error holds the solution.
     """
     try:
-        solution.write(path, **saving)
+        with cluster.explain_losses():
+            solution.write(path, **saving)
+    except WorkLost:  # rows went with a worker: the run continues from its checkpoint
+        raise
     except Exception as error:  # whatever it is, hours of work are at stake
         raise ResultNotSaved(
             f"{path}: the result could not be written ({reason(error)}); the run is done, and this error's "

@@ -73,6 +73,10 @@ class RowsLost(WorkLost):
     """Rows that were on a worker are gone with it; the run can start again on the workers that are left."""
 
 
+class WorkersJoined(RowsLost):
+    """Rows are to be spread anew, over workers that have joined; the run continues from its checkpoint."""
+
+
 class DoesNotFit(SnmfError, MemoryError):
     """The work needs more memory than it may use."""
 

@@ -1,7 +1,8 @@
 """From a graph store, checked settings and a plan to a `Solution` in the input's own order."""
 
+import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -16,11 +17,13 @@ from snmf_dist.engine.loading import load_local
 from snmf_dist.engine.machine import cores, given_threads, using_threads
 from snmf_dist.engine.plan import SLICE, Plan
 from snmf_dist.engine.rows import Graph, Rows, rebuild
-from snmf_dist.errors import RowsLost, WorkLost
+from snmf_dist.errors import RowsLost, StoreCorrupt, WorkersJoined, WorkLost
 from snmf_dist.graph.store import GraphStore
 from snmf_dist.graph.store.layout import row_bounds
 from snmf_dist.keeping import CheckpointKeeper, restored
 from snmf_dist.listeners import Listener
+from snmf_dist.result.checkpoints import Checkpoint
+from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile, row_labels
@@ -28,7 +31,7 @@ from snmf_dist.solve.parts import PartFacts, find_parts
 from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, Resumed, solve
 from snmf_dist.solve.solvers import SOLVERS
 
-RESTARTS = 5  # times that a run starts again after workers were lost
+RESTARTS = 10  # times that a run starts again after workers were lost, without a new checkpoint in between
 
 
 def solve_graph(
@@ -39,6 +42,7 @@ def solve_graph(
     *,
     plan: Plan,
     keeper: CheckpointKeeper,
+    save: Callable[[Solution], Solution] | None = None,
 ) -> Solution:
     """Read A where and how the plan says, solve, and bring labels and membership into the input's own order.
 
@@ -59,6 +63,9 @@ def solve_graph(
         How to run.
     keeper : CheckpointKeeper
         Writes the checkpoints, and has the one to continue from.
+    save : callable, optional
+        Saves the solution, and returns it as it was saved. A worker that is lost meanwhile costs no more than one
+        that is lost before. The solution of a run that ran out of time is not saved.
     """
     begun = time.perf_counter()
     check_room(plan.way.disk)
@@ -68,10 +75,14 @@ def solve_graph(
         saved = keeper.saved
         try:
             with _threads(plan), explain_losses() if plan.workers else nullcontext():
-                return _solve_once(store, settings, warm, listeners, plan=plan, begun=begun, keeper=keeper)
+                found = _solve_once(store, settings, warm, listeners, plan=plan, begun=begun, keeper=keeper)
+                return found if save is None or found.status is Status.OUT_OF_TIME else save(found)
+        except WorkersJoined:
+            for listener in listeners:
+                listener.on_wait("workers have joined; the run continues from its checkpoint on all of them")
         except RowsLost as error:
             in_vain = 0 if keeper.saved > saved else in_vain + 1
-            keeper.losses += 1
+            keeper.lost()
             if in_vain > RESTARTS:
                 raise WorkLost(
                     f"workers were lost {in_vain} times without a checkpoint in between, at last: {error}; most "
@@ -80,6 +91,7 @@ def solve_graph(
             where = "continues from its last checkpoint" if keeper.latest() else "starts again"
             for listener in listeners:
                 listener.on_wait(f"a worker was lost ({error}); the run {where} on the workers that are left")
+        gc.collect()  # what the attempt held on the workers goes with it
 
 
 def _solve_once(
@@ -101,8 +113,8 @@ def _solve_once(
         parts = _parts(store, settings, remote=bool(plan.workers))
         isolated = store.block["zero_degree"] > 0
         graph = GraphFacts(A, store.dtype, weights, top, isolated=isolated, parts=parts)
-        if checkpoint is not None:
-            resume = Resumed(*restored(checkpoint, A, SOLVERS[settings["solver"]]))
+        resume = None if checkpoint is None else _restore(keeper, checkpoint, A, settings, listeners)
+        if resume is not None:
             for listener in listeners:
                 listener.on_wait(f"continuing after iteration {resume.progress.iteration}, from a checkpoint")
             found = solve(graph, settings, listeners=listeners, resume=resume, keeper=keeper)
@@ -126,6 +138,28 @@ def _solve_once(
         return _solution(A, store, found, settings, facts)
     finally:
         A.close()
+
+
+def _restore(
+    keeper: CheckpointKeeper,
+    checkpoint: Checkpoint,
+    A: Graph,
+    settings: Mapping[str, Any],
+    listeners: Sequence[Listener],
+) -> Resumed:
+    """Read a checkpoint back; if its files are damaged, the one before it."""
+    try:
+        return Resumed(*restored(checkpoint, A, SOLVERS[settings["solver"]]))
+    except StoreCorrupt as error:
+        if not keeper.pass_over(checkpoint):
+            raise
+        older = keeper.latest()
+        assert older is not None, "there is another one"
+        if not np.array_equal(older.bounds, checkpoint.bounds):
+            raise
+        for listener in listeners:
+            listener.on_wait(f"the newest checkpoint is damaged ({error}); the one before it is used")
+        return _restore(keeper, older, A, settings, listeners)
 
 
 def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan) -> None:

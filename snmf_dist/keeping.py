@@ -11,7 +11,7 @@ from typing import Any
 
 from snmf_dist import storage
 from snmf_dist.engine.rows import Graph, Rows
-from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt
+from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt, WorkersJoined
 from snmf_dist.result.checkpoints import SUFFIX, Checkpoint, CheckpointFolder
 from snmf_dist.solve.progress import Progress
 from snmf_dist.validation import choice, positive_number, whole_number
@@ -62,6 +62,8 @@ class CheckpointKeeper:
         self._pending: tuple[str, dict[str, Any], dict[str, Any], float] | None = None
         self._thread: threading.Thread | None = None
         self._failed = False
+        self._damaged: set[int] = set()
+        self._spread = 0  # checkpoints that were whole when the workers were last counted
         self.A: Graph | None = None
 
     def attach(self, A: Graph) -> None:
@@ -73,10 +75,20 @@ class CheckpointKeeper:
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint of this output."""
         self._join()
-        found = None if self.folder is None else self.folder.latest()
+        found = None if self.folder is None else self.folder.latest(self._damaged)
         if found is not None:
             self._number = found.number
         return found
+
+    def pass_over(self, checkpoint: Checkpoint) -> bool:
+        """Note that a checkpoint is damaged; whether there is another one to continue from."""
+        self._damaged.add(checkpoint.number)
+        return self.latest() is not None
+
+    def lost(self) -> None:
+        """Note that workers were lost; the next checkpoint then comes soon."""
+        self.losses += 1
+        self._next = time.monotonic() + LEAST_SECONDS
 
     def note(self, facts: Mapping[str, Any], rows: Mapping[str, Rows]) -> None:
         """Remember what the start of a run found, to be written with each checkpoint."""
@@ -90,6 +102,8 @@ class CheckpointKeeper:
         """Write a checkpoint if it is time to, and end the run if somebody asked for that."""
         self._complete(wait=False)
         stopping = self.signal is not None or self.out_of_time()
+        if not stopping:
+            self._use_newcomers()
         if self.folder is not None:
             now = progress()
             if stopping or self._is_due(now):
@@ -99,6 +113,14 @@ class CheckpointKeeper:
                 self._join()
         if self.signal is not None:
             raise Interrupted(self.signal, None if self.folder is None or not self.saved else self.folder.path)
+
+    def _use_newcomers(self) -> None:
+        """Once after each checkpoint: end this attempt if workers have joined, to spread the blocks over them."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        saved, self._spread = self._spread, self.saved
+        if self.saved > saved and self.A is not None and self.A.more_workers():
+            raise WorkersJoined("workers have joined")
 
     def close(self, *, done: bool) -> None:
         """Stop; remove the checkpoints if the run is done and its result kept."""
@@ -172,6 +194,7 @@ class CheckpointKeeper:
         assert self.folder is not None, "there is a folder to write to"
         try:
             self.folder.commit(place, block)
+            self._damaged.discard(block["number"])
             self.saved += 1
         except OSError as error:
             self._give_up(error)

@@ -17,7 +17,7 @@ LAYERS = [
     "engine.reduce engine.buffers engine.halo engine.machine engine.disk engine.plan engine.rows engine.tasks",
     "untrusted",
     "engine.local engine.loading",
-    "engine.client engine.serving engine.calls engine.servers engine.cluster",
+    "engine.waiting engine.client engine.serving engine.calls engine.servers engine.lineage engine.cluster",
     "graph.store.checks graph.store.layout graph.store.components",
     "graph.store.reader graph.store.writer graph.store",
     "graph.ingest.edgefiles graph.ingest.sources graph.ingest.buckets graph.ingest.order",
@@ -121,7 +121,7 @@ def test_graph_and_solve_do_not_know_each_other():
     ("library", "home"),
     [
         ("dask", {"engine.tasks", "engine.machine"}),
-        ("distributed", {"engine.client", "engine.serving", "engine.machine"}),
+        ("distributed", {"engine.waiting", "engine.client", "engine.serving", "engine.machine"}),
         ("numba", {"graph.build.neighbors", "solve.kernels.fused", *WRITES_LLVM}),
         ("llvmlite", WRITES_LLVM),
         ("pynndescent", {"graph.build.neighbors"}),

@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 import snmf_dist
 from snmf_dist import errors
 from snmf_dist.engine import client as cluster
+from snmf_dist.engine import waiting
 from tests.helpers import planted_graph
 from tests.test_cluster import scheduler, worker
 
@@ -93,8 +94,8 @@ def test_the_same_command_continues_after_the_client_was_killed(larger, tmp_path
 
 
 def test_a_cluster_that_stays_without_workers_is_given_up(larger, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "NO_WORKERS", 2.0)
-    monkeypatch.setattr(cluster, "LOOK_EVERY", 1.0)
+    monkeypatch.setattr(waiting, "NO_WORKERS", 2.0)
+    monkeypatch.setattr(waiting, "LOOK_EVERY", 1.0)
 
     class Stop(snmf_dist.Listener):
         sees_state = False

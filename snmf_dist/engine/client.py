@@ -1,26 +1,33 @@
 """The Dask cluster, if there is one: connecting, and checks before work starts.
 
-Alone in importing distributed. Without a client everything runs on threads of this process.
+Without a client everything runs on threads of this process.
 """
 
-import asyncio
+import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from snmf_dist import storage
 from snmf_dist.engine import machine
 from snmf_dist.engine.machine import cores, release_memory
+from snmf_dist.engine.tasks import written_rows
+from snmf_dist.engine.waiting import Watch, gather, wait_a_while, wait_for, worker_addresses
 from snmf_dist.errors import ClusterError, RowsLost, WorkLost
 
+logger = logging.getLogger(__name__)
+
 TIMEOUT = 15.0
-LOOK_EVERY = 5.0  # seconds between two looks at the cluster while work is waited for
-NO_WORKERS = 60.0  # seconds that a cluster may be without workers
-CHECKED = ("scipy", "zarr", "snmf-dist")  # besides what Dask itself tells of a worker
+CHECK = 30.0  # seconds that workers have to answer before work starts
+CHECKED = ("dask", "distributed", "numpy", "scipy", "zarr", "snmf-dist")  # versions that must be the same
+DEATHS = 3  # times that a task is given out anew after Dask gave it up, because its workers died
 
 
 def current_client() -> Any | None:
@@ -73,21 +80,27 @@ def connect(address: str, *, timeout: float | None = None) -> Iterator[Any]:
 
 
 def check_workers(client: Any, path: str, options: storage.Options = None) -> None:
-    """Refuse a cluster whose workers run other versions than this process, or do not see `path`."""
-    versions = client.get_versions()
-    if not versions["workers"]:
+    """Refuse a cluster whose workers run other versions than this process, or do not see `path`.
+
+    Each worker is asked by a task of its own. One that dies meanwhile, or is too busy to answer, is passed over.
+    """
+    addresses = worker_addresses(client)
+    if not addresses:
         raise ClusterError("the cluster has no workers; start some with `dask worker`, or scale it up")
-    here = _dask_versions(versions["client"])
-    for address, found in versions["workers"].items():
-        _compare(address, here, _dask_versions(found))
-    try:
-        around = client.run(_look_around, path, options)
-    except ModuleNotFoundError as error:
-        raise ClusterError(
-            f"{error.name} is not installed on the workers; install the same environment there"
-        ) from error
-    here = {name: version(name) for name in CHECKED}
-    for address, found in around.items():
+    asked = {
+        address: client.submit(_look_around, path, options, workers=[address], pure=False) for address in addresses
+    }
+    watch, deadline, waiting = Watch(client), time.monotonic() + CHECK, list(asked.values())
+    while waiting and time.monotonic() < deadline and any(a in worker_addresses(client) for a in asked):
+        waiting = list(wait_a_while(waiting, watch, all_of_them=True))
+    here = _versions()
+    for address, future in asked.items():
+        if future.status == "error":
+            _explain_check(address, future.exception())
+        elif future.status != "finished":
+            logger.warning("worker %s has not answered for %.0f s; it was not checked", address, CHECK)
+            continue
+        found = future.result()
         _compare(address, here, found["versions"])
         if not found["sees"]:
             raise ClusterError(
@@ -95,102 +108,15 @@ def check_workers(client: Any, path: str, options: storage.Options = None) -> No
             )
 
 
-def wait_for(client: Any, futures: Sequence[Any], *, workers: Iterable[str] = ()) -> None:
-    """Wait until tasks have ended, and look at the cluster now and then.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client of the cluster.
-    futures : sequence of Future
-        The tasks.
-    workers : iterable of str
-        Addresses of workers that none of the tasks can do without.
-
-    Raises
-    ------
-    RowsLost
-        A worker or a result that the tasks need is gone.
-    WorkLost
-        The cluster has had no workers for a minute.
-    Exception
-        Whatever ended one of the tasks.
-    """
-    from distributed import wait
-    from distributed.client import FuturesCancelledError
-
-    watch = _Watch(client, workers)
-    while True:
-        try:
-            wait(futures, timeout=LOOK_EVERY)
-            break
-        except FuturesCancelledError as error:
-            raise RowsLost("results went with the worker that held them") from error
-        except TimeoutError:
-            watch.look()
-    for future in futures:
-        if future.status == "error":
-            future.result()
-        if future.status != "finished":
-            raise RowsLost(f"{future.key} was lost ({future.status})")
-
-
-def gather(client: Any, futures: Any) -> Any:
-    """What tasks returned, in the structure of `futures`; look at the cluster now and then while it is on its way.
-
-    Raises
-    ------
-    WorkLost
-        The cluster has had no workers for a minute.
-    """
-    watch = _Watch(client)
-    work = asyncio.run_coroutine_threadsafe(client.gather(futures, asynchronous=True), client.loop.asyncio_loop)
-    while True:
-        try:
-            return work.result(timeout=LOOK_EVERY)
-        except TimeoutError:
-            if work.done():  # a task raised it
-                raise
-            try:
-                watch.look()
-            except BaseException:
-                work.cancel()
-                raise
-
-
-class _Watch:
-    """Looks at a cluster while work is waited for, and raises when the wait is in vain.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client of the cluster.
-    needed : iterable of str
-        Addresses of workers that the work cannot do without.
-    """
-
-    def __init__(self, client: Any, needed: Iterable[str] = ()) -> None:
-        self.client, self.needed, self.alone = client, tuple(needed), 0.0
-
-    def look(self) -> None:
-        """Look, `LOOK_EVERY` seconds after the last time."""
-        if self.client.status != "running":
-            raise ConnectionError("the client lost its scheduler")
-        there = set(worker_addresses(self.client))
-        gone = [address for address in self.needed if address not in there]
-        if gone:
-            raise RowsLost(f"worker {gone[0]} was lost before its work was done")
-        self.alone = 0.0 if there else self.alone + LOOK_EVERY
-        if self.alone >= NO_WORKERS:
-            raise WorkLost(
-                f"the cluster has had no workers for {self.alone:.0f} s; start some, and the run again: it "
-                "continues from its checkpoint, if it writes to out="
-            )
-
-
-def worker_addresses(client: Any) -> list[str]:
-    """The addresses of all workers."""
-    return list(client.scheduler_info(n_workers=-1)["workers"])
+def _explain_check(address: str, error: Any) -> None:
+    if isinstance(error, ModuleNotFoundError):
+        raise ClusterError(
+            f"{error.name} is not installed on the workers; install the same environment there"
+        ) from error
+    raise ClusterError(
+        f"worker {address} could not do a first small task ({type(error).__name__}: {error}); install the same "
+        "environment on the client and the workers"
+    ) from error
 
 
 @contextmanager
@@ -241,22 +167,15 @@ def run_tasks(
     done : callable, optional
         Told how many are finished, after each.
     """
-    client = current_client()
-    f = _Tidy(f)
+    client, f = current_client(), _Tidy(f)
+    if client is not None:
+        with explain_losses():
+            return _run_on_workers(client, f, items, done or (lambda finished: None))
     results: dict[int, Any] = {}
-    with ExitStack() as stack:
-        if client is None:
-            pool = stack.enter_context(ThreadPoolExecutor(threads or cores()))
-            futures = {pool.submit(f, item): i for i, item in enumerate(items)}
-            finished: Iterable[Any] = as_completed(futures)
-        else:
-            from distributed import as_completed as as_completed_there
-
-            stack.enter_context(explain_losses())
-            futures = {future: i for i, future in enumerate(client.map(f, items, pure=False))}
-            finished = as_completed_there(futures)
+    with ThreadPoolExecutor(threads or cores()) as pool:
+        futures = {pool.submit(f, item): i for i, item in enumerate(items)}
         try:
-            for future in finished:
+            for future in as_completed(futures):
                 results[futures[future]] = future.result()
                 if done:
                     done(len(results))
@@ -264,6 +183,54 @@ def run_tasks(
             for future in futures:  # after an error the rest is not worth waiting for
                 future.cancel()
     return [results[i] for i in range(len(items))]
+
+
+def _run_on_workers(
+    client: Any, f: Callable[[Any], Any], items: Sequence[Any], done: Callable[[int], None]
+) -> list[Any]:
+    """Call `f` on each item on the workers; what Dask gives up because its workers died is given out anew."""
+    from distributed import KilledWorker
+
+    results: dict[int, Any] = {}
+    deaths = dict.fromkeys(range(len(items)), 0)
+    waiting = dict(zip(client.map(f, items, pure=False), range(len(items)), strict=True))
+    watch = Watch(client)
+    try:
+        while waiting:
+            left = set(wait_a_while(list(waiting), watch, all_of_them=False))
+            for future in [future for future in waiting if future not in left]:
+                i = waiting.pop(future)
+                try:
+                    results[i] = future.result()
+                except KilledWorker:
+                    deaths[i] += 1
+                    if deaths[i] > DEATHS:
+                        raise
+                    waiting[client.submit(f, items[i], pure=False)] = i
+                else:
+                    done(len(results))
+    finally:
+        for future in waiting:
+            future.cancel()
+    return [results[i] for i in range(len(items))]
+
+
+def write_rows(rows: Any, write: Callable[[int, np.ndarray], Any], *, block_rows: int) -> list[int]:
+    """Call ``write(start, block)`` for blocks of `block_rows` rows; the whole numbers that the calls return.
+
+    Blocks begin at multiples of `block_rows`, wherever the row blocks were before, so that each is one chunk of a
+    Zarr array and no two writers share a chunk.
+    """
+    if isinstance(rows, np.ndarray):
+        starts = range(0, rows.shape[0], block_rows)
+        return [write(start, rows[start : start + block_rows]) for start in starts]
+    written, client = written_rows(rows, write, block_rows=block_rows), current_client()
+    if client is None:
+        return [int(value) for value in written.compute().ravel()]
+    with explain_losses():
+        future = client.compute(written)
+        wait_for(client, [future])
+        return [int(value) for value in gather(client, future).ravel()]
 
 
 @dataclass(frozen=True)
@@ -314,13 +281,12 @@ def _compare(address: str, here: dict[str, str], there: dict[str, str]) -> None:
         )
 
 
-def _dask_versions(found: dict[str, Any]) -> dict[str, str]:
-    packages = found["packages"]
-    python = ".".join(packages["python"].split(".")[:2])  # patch releases share their byte code
-    return {"python": python, **{name: packages[name] for name in ("dask", "distributed", "numpy")}}
+def _versions() -> dict[str, str]:
+    """What must be the same in all processes; patch releases of Python share their byte code."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": python, **{name: version(name) for name in CHECKED}}
 
 
 def _look_around(path: str, options: storage.Options) -> dict[str, Any]:
     """Run on a worker: its versions, and whether it sees `path`."""
-    versions = {name: version(name) for name in CHECKED}
-    return {"versions": versions, "sees": storage.exists(path, options)}
+    return {"versions": _versions(), "sees": storage.exists(path, options)}

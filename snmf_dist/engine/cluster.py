@@ -16,7 +16,7 @@ Dask cannot compute a lost block again by itself, since it does not see what a s
 the work with `RowsLost`, and the run starts again on the workers that are left.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,14 +35,15 @@ from snmf_dist.engine.calls import (
     same_value,
     some_rows,
 )
-from snmf_dist.engine.client import gather, wait_for
 from snmf_dist.engine.halo import Source
+from snmf_dist.engine.lineage import cut_lineage
 from snmf_dist.engine.plan import STEPS_AHEAD
 from snmf_dist.engine.reduce import FAN_IN, add_up, in_groups
 from snmf_dist.engine.rows import Rows, State, Step, Value
 from snmf_dist.engine.servers import Servers
 from snmf_dist.engine.serving import connect_block, read_block, reorder_block
 from snmf_dist.engine.tasks import ClusterRows, Layer, Result, Small
+from snmf_dist.engine.waiting import gather, wait_for
 
 
 class ClusterGraph:
@@ -225,15 +226,10 @@ class ClusterGraph:
 
     def fetch(self, rows: Any, index: np.ndarray | None = None) -> np.ndarray:
         """Bring some rows, or all of a matrix of few columns, into this process."""
-        wanted: list[Any] = rows.refs
-        name = tasks.unique_name("fetch")
         if index is not None:
-            parts = np.split(index, np.searchsorted(index, self.bounds[1:-1]))
-            pairs = zip(wanted, parts, self.bounds, strict=False)
-            layer = Layer(
-                tasks.row_tasks(name, some_rows, [(ref, part - start) for ref, part, start in pairs]),
-                [rows],
-            )
+            name, parts = tasks.unique_name("fetch"), np.split(index, np.searchsorted(index, self.bounds[1:-1]))
+            wanted = [(ref, part - start) for ref, part, start in zip(rows.refs, parts, self.bounds, strict=False)]
+            layer = Layer(tasks.row_tasks(name, some_rows, wanted), [rows])
             rows = ClusterRows(layer, name, self.bounds, rows.shape[1], rows.dtype)
         self._wait_for(rows)
         return np.concatenate(gather(self.client, rows.futures))
@@ -254,6 +250,14 @@ class ClusterGraph:
         assert np.array_equal(starts, np.arange(len(starts)) * self.write_rows), "blocks are of equal size"
         leaves = tasks.row_tasks(name, WriteCall(write), list(zip(starts, rows.refs, strict=True)), chunks=False)
         return self._add_up(leaves, list(leaves), [rows], covers=frozenset([rows.name]))
+
+    def cut_lineage(self, rows: Iterable[Any]) -> None:
+        """Have the scheduler forget the tasks that made these rows."""
+        cut_lineage(self.client, rows, self.homes)
+
+    def more_workers(self) -> bool:
+        """Whether workers have joined that could take blocks of those that have most."""
+        return self.servers.could_spread(self.homes)
 
     def ready(self, numbers: Any) -> bool:
         """Whether `finish` would return at once."""

@@ -8,7 +8,7 @@ says where A itself is.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -239,6 +239,13 @@ class LocalGraph:
             return found
 
         return each(work, len(starts))
+
+    def cut_lineage(self, rows: Iterable[Any]) -> None:
+        """Nothing is remembered."""
+
+    def more_workers(self) -> bool:
+        """No: there are none."""
+        return False
 
     def ready(self, numbers: Any) -> bool:
         """Yes: all work is done."""

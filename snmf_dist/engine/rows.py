@@ -6,7 +6,7 @@ on threads; on a cluster it describes tasks, one or two a block, and `begin` sen
 runs in memory, from disk and on a cluster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -161,6 +161,12 @@ class Graph(Protocol):
 
     def write(self, rows: Rows, write: Callable[[int, np.ndarray], int]) -> Value:
         """Call ``write(start, rows)`` for blocks of `write_rows` rows; the list of what these return, in order."""
+
+    def cut_lineage(self, rows: Iterable[Any]) -> None:
+        """Forget the work that made these rows, if any is remembered; they are there."""
+
+    def more_workers(self) -> bool:
+        """Whether workers have joined that the run could use if it were read anew."""
 
     def ready(self, numbers: Any) -> bool:
         """Whether `finish` would return at once."""

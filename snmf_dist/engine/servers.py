@@ -1,12 +1,13 @@
 """The row servers of a run, one for each worker, and which of them has which block."""
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from snmf_dist.engine.client import wait_for, worker_addresses
 from snmf_dist.engine.serving import Places, RowServer
 from snmf_dist.engine.tasks import ClusterRows
+from snmf_dist.engine.waiting import wait_for, worker_addresses
 from snmf_dist.errors import RowsLost
 
 
@@ -27,7 +28,13 @@ class Servers:
         self.client, self.run, self.prepare = client, run, prepare
         self.by_address: dict[str, Any] = {}
         self.futures: list[Any] = []
-        self._start(worker_addresses(client))
+        self.known = set(worker_addresses(client))
+        self._start(self.known)
+
+    def could_spread(self, homes: Sequence[str]) -> bool:
+        """Whether workers have joined since, and one of those that have the blocks has more than its share."""
+        workers = set(worker_addresses(self.client))
+        return bool(workers - self.known) and max(Counter(homes).values()) > -(-len(homes) // len(workers))
 
     def find(self, rows: ClusterRows) -> Places:
         """Where each block of some rows is now."""

@@ -170,6 +170,16 @@ def read_block(
     return WorkerBlock(i, bounds, read, needs, local_block(A, bounds, i, needs) if held else None, run)
 
 
+def keep_here(names: Sequence[str], i: int, *blocks: np.ndarray) -> Any:
+    """Hold block i of some rows under other names, as data of this worker that no task has made."""
+    return get_client().scatter({(name, i, 0): rows for name, rows in zip(names, blocks, strict=True)})
+
+
+def futures_of(client: Any, keys: Sequence[Any]) -> list[Any]:
+    """Futures of what the workers hold under these keys."""
+    return [Future(key, client) for key in keys]
+
+
 def connect_block(A: WorkerBlock, places: Places) -> WorkerBlock:
     """Tell the servers of the other workers which rows this block will ask them for."""
     A, here = replace(A, places=places), get_worker().address

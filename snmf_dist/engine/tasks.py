@@ -128,6 +128,13 @@ class ClusterRows(Result):
         self.source = source or Source(name)
         self.sums: Any = None
 
+    def move_to(self, name: str, futures: list[Any]) -> None:
+        """Be the rows that are held under another name from now on, which no task has made."""
+        self.layer = Layer({}, [])
+        self.layer.begun = self.layer.done = True
+        self.name, self.keys, self.futures = name, chunk_keys(name, len(self.keys)), futures
+        self.source, self.sums = Source(name), None
+
     @property
     def array(self) -> Any:
         """The rows as a Dask array in row blocks; what is on the workers is not copied."""
@@ -316,23 +323,16 @@ class _Taker:
         return np.asarray(self.rows[index])
 
 
-def write_rows(rows: Any, write: Callable[[int, np.ndarray], Any], *, block_rows: int) -> list[int]:
-    """Call ``write(start, block)`` for blocks of `block_rows` rows; the whole numbers that the calls return.
-
-    Blocks begin at multiples of `block_rows`, wherever the row blocks were before, so that each is one chunk of a
-    Zarr array and no two writers share a chunk.
-    """
+def written_rows(rows: da.Array, write: Callable[[int, np.ndarray], Any], *, block_rows: int) -> da.Array:
+    """What ``write(start, block)`` returns for each block of `block_rows` rows, called when it is computed."""
     starts = range(0, rows.shape[0], block_rows)
-    if isinstance(rows, np.ndarray):
-        return [write(start, rows[start : start + block_rows]) for start in starts]
     sizes = [min(block_rows, rows.shape[0] - start) for start in starts]
     cut = rows.rechunk((tuple(sizes), -1))
     name = unique_name("write")
     chunks = zip(starts, chunk_keys(cut.name, len(sizes)), strict=True)
     tasks = row_tasks(name, _Writer(write), [(start, TaskRef(key)) for start, key in chunks])
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=[cut])
-    written = da.Array(graph, name, ((1,) * len(sizes), (1,)), meta=np.empty((0, 0), np.int64))
-    return [int(value) for value in written.compute().ravel()]
+    return da.Array(graph, name, ((1,) * len(sizes), (1,)), meta=np.empty((0, 0), np.int64))
 
 
 class _Writer:

@@ -16,7 +16,7 @@ take turns, so that one is whole while the other is written. Layout of one, form
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,8 +67,13 @@ class CheckpointFolder:
     settings: Mapping[str, Any]
     options: storage.Options = None
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self, without: Collection[int] = ()) -> Checkpoint | None:
         """The newest whole checkpoint, or None.
+
+        Parameters
+        ----------
+        without : collection of int
+            The numbers of checkpoints that are known to be damaged.
 
         Raises
         ------
@@ -76,6 +81,7 @@ class CheckpointFolder:
             It is of another graph, or of a run with other settings.
         """
         found = [one for name in GENERATIONS if (one := self._read(name)) is not None]
+        found = [one for one in found if one[1]["number"] not in without]
         if not found:
             return None
         group, block, name = max(found, key=lambda one: one[1]["number"])

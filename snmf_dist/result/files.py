@@ -30,7 +30,8 @@ import numpy as np
 import zarr
 
 from snmf_dist import storage, verified
-from snmf_dist.engine.tasks import array_from_reader, write_rows
+from snmf_dist.engine.client import write_rows
+from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import NoRoom, StoreCorrupt
 from snmf_dist.result.records import IterationRecord, Status
 

@@ -19,6 +19,8 @@ from snmf_dist.solve.modularity import modularities
 from snmf_dist.solve.progress import Keeper, Outcome, Progress
 from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
 
+CUT_EVERY = 50  # iterations after which what a cluster remembers of them is forgotten
+
 
 class Solver(Protocol):
     """What the loop, the planner and the command line ask of an algorithm; it may carry several runs side by side.
@@ -138,11 +140,14 @@ def run(
             one.judge.tol = tol
     state, _ = A.settle(state, {})
     regular = partial(_is_regular, first=done + 1, every=evaluate_every)
+    pauses = partial(_is_pause, regular=regular)
     for iteration in range(first, last + 1):
+        now = partial(_progress, iteration - 1, solver, state, outcomes, active, look, started)
+        if iteration > first and (iteration - 1) % CUT_EVERY == 0:
+            A.cut_lineage(now().rows().values())
         if keeper is not None and (iteration > first or resume is None):
-            now = partial(_progress, iteration - 1, solver, state, outcomes, active, look, started)
             keeper.after_iteration(now)
-        before, (state, numbers) = state, steps.next(solver, state, iteration, last, regular)
+        before, (state, numbers) = state, steps.next(solver, state, iteration, last, pauses)
         verdicts = [one.judge.of_step(found) for one, found in zip(active, numbers, strict=True)]
         lost = [verdict is Status.DIVERGED for verdict in verdicts]
         if any(lost):
@@ -211,19 +216,23 @@ def _is_regular(iteration: int, *, first: int, every: int) -> bool:
     return iteration == first or iteration % every == 0
 
 
+def _is_pause(iteration: int, *, regular: Callable[[int], bool]) -> bool:
+    return regular(iteration) or iteration % CUT_EVERY == 0
+
+
 @dataclass
 class _Steps:
     """Steps under way: on a cluster the next ones are described while the numbers of the last one travel.
 
-    A step is begun ahead if nothing that the numbers before it say can change it: no look at the quality, which
-    may end a run, and no new penalty.
+    A step is begun ahead if nothing that happens before it can change it: no pause (a look at the quality may end
+    a run) and no new penalty.
     """
 
     A: Graph
     under_way: deque[Step] = field(default_factory=deque)
 
     def next(
-        self, solver: Solver, state: Any, iteration: int, last: int, looks: Callable[[int], bool]
+        self, solver: Solver, state: Any, iteration: int, last: int, pauses: Callable[[int], bool]
     ) -> tuple[Any, list[StepNumbers]]:
         """The state after iteration `iteration` and its numbers."""
         ahead = self.A.ahead
@@ -233,7 +242,7 @@ class _Steps:
         if len(self.under_way) <= ahead - 2 or not self.under_way:  # several at once: each submission costs
             latest = self.under_way[-1].state if self.under_way else state
             for t in range(iteration + len(self.under_way), iteration + ahead):
-                if t > iteration and (t > last or looks(t - 1) or solver.decides(t - 1)):
+                if t > iteration and (t > last or pauses(t - 1) or solver.decides(t - 1)):
                     break
                 described.append(solver.step(self.A, latest))
                 latest = described[-1][0]

@@ -13,11 +13,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from snmf_dist.engine.buffers import Buffers
+from snmf_dist.engine.client import write_rows
 from snmf_dist.engine.cluster import ClusterGraph
 from snmf_dist.engine.disk import check_room, empty_on_disk
 from snmf_dist.engine.halo import find_needs, local_block
 from snmf_dist.engine.loading import in_memory, load_local
-from snmf_dist.engine.tasks import array_from_reader, write_rows
+from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import NoRoom
 from snmf_dist.solve.kernels import cross
 from snmf_dist.solve.products import multiply
