@@ -12,9 +12,13 @@ from snmf_dist.graph.build import build_graph
 from snmf_dist.graph.ingest import import_graph
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.listeners import JsonLines, Listener, TableLog
+from snmf_dist.planted import Planted, generate
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.result.scores import score
 from snmf_dist.result.solution import Solution, open_solution
+from snmf_dist.study.choosing import KStudy, choose_k
+from snmf_dist.study.many import fit_many
+from snmf_dist.study.view import Study, open_study
 
 if TYPE_CHECKING:
     from snmf_dist.estimator import SNMF
@@ -24,16 +28,23 @@ __all__ = [
     "GraphStore",
     "IterationRecord",
     "JsonLines",
+    "KStudy",
     "Listener",
+    "Planted",
     "SnmfError",
     "Solution",
     "Status",
+    "Study",
     "TableLog",
     "build_graph",
+    "choose_k",
     "fit",
+    "fit_many",
+    "generate",
     "import_graph",
     "open_graph",
     "open_solution",
+    "open_study",
     "plan_fit",
     "score",
 ]

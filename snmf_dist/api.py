@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,20 +10,22 @@ import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.arguments import check_fit, find_graph, name_start, open_start
+from snmf_dist.assembling import save_solution
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine import machine
 from snmf_dist.engine.plan import Plan, plan
-from snmf_dist.errors import InputError, ResultNotSaved, WorkLost, reason
+from snmf_dist.errors import InputError
 from snmf_dist.fitting import solve_graph
+from snmf_dist.gauges import Gauges
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.keeping import CheckpointKeeper, open_keeper
 from snmf_dist.listeners import Guarded, Listener, LogLines
 from snmf_dist.locks import only_writer
 from snmf_dist.result import files
 from snmf_dist.result.advice import warn_of
-from snmf_dist.result.files import KIND as RESULT
+from snmf_dist.result.files import RESULT
 from snmf_dist.result.records import Status
-from snmf_dist.result.solution import Solution, open_solution
+from snmf_dist.result.solution import Solution
 from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, synchronous, whole_number
@@ -41,6 +42,7 @@ def fit(
     tol: float | None = None,
     max_iter: int = 1000,
     n_init: int = 1,
+    basis_columns: int | None = None,
     specks: str = "drop",
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -76,7 +78,8 @@ def fit(
         leading eigenvectors and reaches the best objective; "random" is the paper's, uniform on
         [0, 2·sqrt(mean(A)/k)). An array (n, k) in the input's own order is taken as it is. A solution, or the
         path of a saved one, is resumed: exactly, if it holds its solver's state (`save_state`) and was found on
-        this graph by this solver, else from its membership.
+        this graph by this solver, else from its membership. If both graphs have ids, rows are matched by them, and
+        the graph may have more or other rows: cluster 7 stays cluster 7.
     rho : float or "auto", default "auto"
         Penalty. "auto" begins ADMM at 0.15 times the largest eigenvalue of A and balances its residuals; for
         "apg" and "hals" it is that eigenvalue. A number stays as it is: the paper has 0.1 for ADMM.
@@ -94,10 +97,14 @@ def fit(
         modularity is watched (``init="kmeans"``, ``stop="auto"``), the one with the highest. Run r begins as one
         with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r places from
         the best of 16 ("kmeans").
-    specks : {"drop", "own"}, default "drop"
+    basis_columns : int, optional
+        Number of eigenvectors that "kmeans" and "spectral" compute, of which they use the first k; by default k.
+        Given, they do not depend on `seed`: runs can share them, as those of `fit_many` do.
+    specks : {"drop", "own", "join"}, default "drop"
         What becomes of small parts of the graph that no edge joins to the rest: those of fewer rows than a
         twentieth of a mean cluster (a limit of 2 to 1000 rows). "drop" gives them label −1, so that the clusters
-        go to the large parts; "own" lets them take clusters of their own.
+        go to the large parts; "own" lets them take clusters of their own; "join", for graphs built from points,
+        gives them the label of the nearest row outside.
     seed : int, default 0
         Seed of the random number generator.
     out : str or path-like, optional
@@ -167,6 +174,7 @@ def fit(
             tol=tol,
             max_iter=max_iter,
             n_init=n_init,
+            basis_columns=basis_columns,
             specks=specks,
             seed=seed,
             block_rows=block_rows,
@@ -182,6 +190,7 @@ def fit(
             solver=solver,
             init=settings["init"],
             n_init=n_init,
+            basis_columns=settings["basis_columns"],
             memory_limit=memory_limit,
             block_rows=block_rows,
         )
@@ -192,9 +201,11 @@ def fit(
         if result_path is not None:
             files.check_room(result_path, graph.n, k, graph.dtype, state=SOLVERS[solver].arrays * save_state)
             saving = {"save_state": save_state, "overwrite": overwrite, "options": storage_options}
-            save = partial(_save, result_path, saving)
+            save = partial(save_solution, result_path, saving)
         limits: Any = {"every": checkpoint_every, "time_limit": time_limit, "resume": resume}
         keeper = open_keeper(graph.fingerprint, settings, result_path, **limits, options=storage_options)
+        if client is not None and chosen.workers:
+            guarded.append(Gauges(client, result_path or graph.path, keeper))
         solution = _solve(graph, settings, warm, guarded, plan=chosen, client=client, keeper=keeper, save=save)
     warn_of(solution)
     return solution
@@ -235,6 +246,7 @@ def plan_fit(
     solver: str = "admm",
     init: str | os.PathLike[str] | Solution | np.ndarray = "kmeans",
     n_init: int = 1,
+    basis_columns: int | None = None,
     memory_limit: int | str | None = None,
     workers: int | None = None,
     threads: int | None = None,
@@ -253,7 +265,7 @@ def plan_fit(
         Number of worker processes; by default those of the current client, or none.
     threads : int, optional
         Number of threads of a process; by default those of a worker, or the cores of this machine.
-    k, solver, init, n_init, block_rows, storage_options
+    k, solver, init, n_init, basis_columns, block_rows, storage_options
         As in `fit`.
 
     Returns
@@ -277,6 +289,7 @@ def plan_fit(
     store = graph if isinstance(graph, GraphStore) else open_graph(graph, storage_options=storage_options)
     k = whole_number("k", k, 1, store.n, why=f", the rows of {store.path}")
     given = {"workers": workers, "threads": threads, "block_rows": block_rows, "n_init": n_init}
+    given["basis_columns"] = basis_columns
     for name, value in given.items():
         if value is not None:
             whole_number(name, value, 1)
@@ -289,6 +302,7 @@ def plan_fit(
         solver=solver,
         init=name,
         n_init=n_init,
+        basis_columns=basis_columns,
         memory_limit=memory_limit,
         workers=workers,
         threads=threads,
@@ -303,6 +317,7 @@ def _plan(
     solver: str,
     init: str,
     n_init: int,
+    basis_columns: int | None,
     memory_limit: int | str | None,
     block_rows: int | None,
     workers: int | None = None,
@@ -320,6 +335,7 @@ def _plan(
         task_columns=SOLVERS[solver].task_columns,
         init=init if init in INITS else "random",
         n_init=n_init,
+        basis_columns=basis_columns,
         memory=cluster.memory_limit(memory_limit),
         workers=workers,
         threads=threads or (cluster.worker_threads() if workers else machine.threads() + 1),
@@ -327,25 +343,3 @@ def _plan(
         block_rows=block_rows,
         stored_rows=int(np.diff(store.bounds).max()),
     )
-
-
-def _save(path: str, saving: dict[str, Any], solution: Solution) -> Solution:
-    """Save, and return the solution as it was saved; one that is not in memory is read from disk from then on.
-
-    If saving fails, the error holds the solution.
-    """
-    try:
-        with cluster.explain_losses():
-            solution.write(path, **saving)
-    except WorkLost:  # rows went with a worker: the run continues from its checkpoint
-        raise
-    except Exception as error:  # whatever it is, hours of work are at stake
-        raise ResultNotSaved(
-            f"{path}: the result could not be written ({reason(error)}); the run is done, and this error's "
-            ".solution can be saved elsewhere",
-            solution,
-        ) from error
-    if solution.provenance["way"] == "in memory":
-        return solution if saving["save_state"] else replace(solution, state=None)
-    saved = open_solution(path, storage_options=saving["options"])
-    return replace(solution, membership=saved.membership, state=saved.state)

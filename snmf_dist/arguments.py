@@ -12,9 +12,11 @@ from snmf_dist import storage
 from snmf_dist.errors import InputError, ResultWarning
 from snmf_dist.graph.build import build_graph, is_points, is_similarity_matrix
 from snmf_dist.graph.store import GraphStore, open_graph
+from snmf_dist.ids import PIECE
+from snmf_dist.result.foldin import take_rows
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.solve.parts import SPECKS
-from snmf_dist.solve.pipeline import INITS, STOPS
+from snmf_dist.solve.parts import SPECKS, count_parts
+from snmf_dist.solve.pipeline import INITS, SPECTRAL, STOPS
 from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, known_names, positive_number, whole_number
 
@@ -74,6 +76,15 @@ def check_fit(graph: GraphStore, **given: Any) -> dict[str, Any]:
     choice("solver", given["solver"], tuple(SOLVERS))
     choice("stop", given["stop"], tuple(STOPS))
     choice("specks", given["specks"], SPECKS)
+    if given["specks"] == "join" and graph.components != 1 and graph.anchor is None:
+        raise InputError(
+            f"specks is 'join', but {graph.path} does not say where its small parts would be joined: "
+            + (
+                "too many rows are in them; build the graph with connect=True or more neighbors"
+                if graph.recall is not None
+                else "an imported graph knows no distances; use 'drop' or 'own'"
+            )
+        )
     if not (isinstance(given["rho"], str) and given["rho"] == "auto"):
         given["rho"] = positive_number("rho", given["rho"], or_else='"auto"')
         low, high = RHO_TIMES * float(np.finfo(graph.dtype).tiny), float(np.finfo(graph.dtype).max) / RHO_TIMES
@@ -85,6 +96,7 @@ def check_fit(graph: GraphStore, **given: Any) -> dict[str, Any]:
     given["tol"] = positive_number("tol", STOPS[given["stop"]] if given["tol"] is None else given["tol"])
     if not (isinstance(given["init"], str) and given["init"] in INITS):
         given["init"] = name_start(given["init"], n_init=given["n_init"])
+    given["basis_columns"] = _basis_columns(graph, given)
     finest = 10 * float(np.finfo(graph.dtype).eps)
     if given["tol"] < finest:
         warnings.warn(
@@ -95,6 +107,28 @@ def check_fit(graph: GraphStore, **given: Any) -> dict[str, Any]:
             stacklevel=3,
         )
     return given
+
+
+def _basis_columns(graph: GraphStore, given: Mapping[str, Any]) -> int | None:
+    """The columns of the basis that a start is cut from, None if it has a basis of its own or none at all.
+
+    Where K clusters see fewer parts of the graph than as many clusters as columns would, or the parts are more
+    than K, the leading eigenvectors are others, and K columns are what the start is made from.
+    """
+    k, columns = given["k"], given.get("basis_columns")
+    if columns is None:
+        return None
+    columns = whole_number("basis_columns", columns, 1, graph.n, why=f", the rows of {graph.path}")
+    if given["init"] not in SPECTRAL:
+        return None
+    if columns < k:
+        raise InputError(f"basis_columns is {columns}; expected at least k, which is {k}")
+    sizes = graph.component_sizes
+    if sizes is None:
+        return columns
+    count, _ = count_parts(sizes, K=k, specks=given["specks"])
+    of_all, _ = count_parts(sizes, K=columns, specks=given["specks"])
+    return columns if count == of_all and count <= k else k
 
 
 def name_start(init: Any, *, n_init: int) -> str:
@@ -122,6 +156,9 @@ def open_start(
                 f"init is {init!r}; expected one of {', '.join(INITS)}, or the path of a saved result"
             )
         init = open_solution(path, storage_options=options)
+    if isinstance(init, Solution) and init.provenance.get("fingerprint") != graph.fingerprint:
+        mapped = _rows_by_ids(graph, init)
+        init = init if mapped is None else mapped
     shape = init.membership.shape if isinstance(init, Solution) else init.shape
     if shape != (graph.n, settings["k"]):
         raise InputError(
@@ -137,3 +174,22 @@ def open_start(
         if not init.any():
             raise InputError("init is all zeros, which no solver leaves; give it some memberships")
     return init
+
+
+def _rows_by_ids(graph: GraphStore, old: Solution) -> np.ndarray | None:
+    """The memberships of a result at the rows with the same ids, zeros in new rows; None without ids."""
+    ids = graph.ids
+    if ids is None or old.ids is None or old.ids.kind != ids.kind:
+        return None
+    rows = old.ids.find(ids.to_arrow())
+    known = np.flatnonzero(rows >= 0)
+    if not len(known):
+        raise InputError(
+            f"none of the {len(ids)} ids of {graph.path} is among the {len(old.ids)} ids of the result that init "
+            "gives; expected rows that both have, or another init"
+        )
+    L = np.zeros((len(rows), old.k), dtype=graph.dtype)
+    for start in range(0, len(known), PIECE):
+        some = known[start : start + PIECE]
+        L[some] = take_rows(old.membership, rows[some])
+    return L

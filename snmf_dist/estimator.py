@@ -1,8 +1,10 @@
 """SNMF: the scikit-learn face of `build_graph` and `fit`."""
 
+import io
 import os
 import tempfile
 import warnings
+import zipfile
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +12,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from snmf_dist.api import fit
 from snmf_dist.errors import GraphWarning, NotConverged
 from snmf_dist.graph.build import build_graph
 from snmf_dist.graph.ingest import import_graph
+from snmf_dist.graph.store import open_graph
+from snmf_dist.result import placing
 
 
 class SNMF(ClusterMixin, BaseEstimator):
@@ -112,9 +116,37 @@ class SNMF(ClusterMixin, BaseEstimator):
             settings = {name: getattr(self, name) for name in names}
             solution = fit(graph, self.n_clusters, seed=seed, **settings)
             self.membership_ = np.asarray(solution.membership)
+            self._graph = _packed(path)
+        self._points = X if self.affinity == "nearest_neighbors" else None
         self.labels_ = solution.labels
         self.n_iter_ = solution.n_iter
         self.status_ = solution.status
         if not solution.status.converged:
             warnings.warn(f"SNMF: {solution.status.value}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of new points, (m,); see `Solution.place`. The fitted points are kept for this.
+
+        X are points, (m, d), or, if ``affinity="precomputed"``, similarities to the fitted rows, (m, n).
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        new = sparse.csr_matrix(X) if self._points is None else X
+        with tempfile.TemporaryDirectory() as folder:
+            with zipfile.ZipFile(io.BytesIO(self._graph)) as packed:
+                packed.extractall(folder)
+            found = placing.place(self.membership_, {}, new, points=self._points, graph=open_graph(folder))
+            return placing.gather(found).labels
+
+
+def _packed(path: str) -> bytes:
+    """A graph store without its blocks, which new points do not need."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        for folder, _, names in os.walk(path):
+            inside = os.path.relpath(folder, path)
+            if inside.split(os.sep)[0] != "blocks":
+                for name in names:
+                    packed.write(os.path.join(folder, name), os.path.join(inside, name))
+    return file.getvalue()

@@ -2,21 +2,20 @@
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from datetime import UTC, datetime
-from functools import cache, partial
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from snmf_dist.assembling import run_facts, to_solution
 from snmf_dist.engine.client import current_client, explain_losses
 from snmf_dist.engine.disk import check_room
 from snmf_dist.engine.loading import load_local
 from snmf_dist.engine.machine import cores, given_threads, using_threads
 from snmf_dist.engine.plan import SLICE, Plan
-from snmf_dist.engine.rows import Graph, Rows, rebuild
+from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.errors import RowsLost, StoreCorrupt, WorkersJoined, WorkLost
 from snmf_dist.graph.store import GraphStore
 from snmf_dist.graph.store.layout import row_bounds
@@ -25,13 +24,13 @@ from snmf_dist.listeners import Listener
 from snmf_dist.result.checkpoints import Checkpoint
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution
-from snmf_dist.solve.basis import Basis
-from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile, row_labels
+from snmf_dist.solve.kernels import cache_dir, compile_all, must_compile
 from snmf_dist.solve.parts import PartFacts, find_parts
-from snmf_dist.solve.pipeline import Earlier, Found, GraphFacts, Resumed, solve
+from snmf_dist.solve.pipeline import Earlier, GraphFacts, Resumed, solve
 from snmf_dist.solve.solvers import SOLVERS
+from snmf_dist.solve.stack import solve_stack
 
-RESTARTS = 10  # times that a run starts again after workers were lost, without a new checkpoint in between
+NCUT_LIMIT = 1 + 1e-5  # no eigenvalue of a graph normalised by its degrees is larger; its entries are rounded
 
 
 def solve_graph(
@@ -43,7 +42,8 @@ def solve_graph(
     plan: Plan,
     keeper: CheckpointKeeper,
     save: Callable[[Solution], Solution] | None = None,
-) -> Solution:
+    once: Any = None,
+) -> Any:
     """Read A where and how the plan says, solve, and bring labels and membership into the input's own order.
 
     A run whose rows were lost with a worker continues from its last checkpoint, or starts again if there is none,
@@ -66,32 +66,58 @@ def solve_graph(
     save : callable, optional
         Saves the solution, and returns it as it was saved. A worker that is lost meanwhile costs no more than one
         that is lost before. The solution of a run that ran out of time is not saved.
+    once : callable, optional
+        What solves; by default `_solve_once`, which returns a `Solution`.
     """
+    once = once or _solve_once
     begun = time.perf_counter()
     check_room(plan.way.disk)
     _compile_kernels(store.dtype, listeners, plan)
-    in_vain = 0
     while True:
-        saved = keeper.saved
         try:
             with _threads(plan), explain_losses() if plan.workers else nullcontext():
-                found = _solve_once(store, settings, warm, listeners, plan=plan, begun=begun, keeper=keeper)
+                found = once(store, settings, warm, listeners, plan=plan, begun=begun, keeper=keeper)
                 return found if save is None or found.status is Status.OUT_OF_TIME else save(found)
         except WorkersJoined:
             for listener in listeners:
                 listener.on_wait("workers have joined; the run continues from its checkpoint on all of them")
         except RowsLost as error:
-            in_vain = 0 if keeper.saved > saved else in_vain + 1
             keeper.lost()
-            if in_vain > RESTARTS:
+            if keeper.gives_up():
                 raise WorkLost(
-                    f"workers were lost {in_vain} times without a checkpoint in between, at last: {error}; most "
-                    "often they run out of memory: give them more, or run on machines that stay up"
+                    f"workers were lost {keeper.in_vain} times without a checkpoint in between, at last: {error}; "
+                    "most often they run out of memory: give them more, or run on machines that stay up"
                 ) from error
             where = "continues from its last checkpoint" if keeper.latest() else "starts again"
             for listener in listeners:
                 listener.on_wait(f"a worker was lost ({error}); the run {where} on the workers that are left")
         gc.collect()  # what the attempt held on the workers goes with it
+
+
+@contextmanager
+def loaded(
+    store: GraphStore,
+    settings: Mapping[str, Any],
+    *,
+    plan: Plan,
+    change: Callable[[Callable[[int, int], Any]], Callable[[int, int], Any]] | None = None,
+) -> Iterator[GraphFacts]:
+    """The graph, read where and how the plan says, for work that is not a fit.
+
+    Parameters
+    ----------
+    settings : mapping
+        ``k``, ``block_rows`` and ``specks``, as in `fit`.
+    change : callable, optional
+        Makes another reader of rows of A from that of the store. The pattern of the entries must stay.
+    """
+    _compile_kernels(store.dtype, (), plan)
+    with _threads(plan), explain_losses() if plan.workers else nullcontext():
+        A = _load(store, settings, plan, change=change)
+        try:
+            yield _graph_facts(A, store, settings, plan)
+        finally:
+            A.close()
 
 
 def _solve_once(
@@ -108,11 +134,7 @@ def _solve_once(
     A = _load(store, settings, plan, None if checkpoint is None else checkpoint.bounds)
     try:
         keeper.attach(A)
-        top = 1.0 if store.normalize == "ncut" and store.tau == 0 else None
-        weights = store.reader("read_weights") if plan.workers else store.read_weights
-        parts = _parts(store, settings, remote=bool(plan.workers))
-        isolated = store.block["zero_degree"] > 0
-        graph = GraphFacts(A, store.dtype, weights, top, isolated=isolated, parts=parts)
+        graph = _graph_facts(A, store, settings, plan)
         resume = None if checkpoint is None else _restore(keeper, checkpoint, A, settings, listeners)
         if resume is not None:
             for listener in listeners:
@@ -122,20 +144,7 @@ def _solve_once(
             earlier = _earlier(A, store, warm, settings)
             L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
             found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners, keeper=keeper)
-        facts = {
-            "place": "cluster" if plan.workers else "threads",
-            "way": plan.way.name,
-            "planned_bytes": round(plan.way.process),
-            "seconds": round(time.perf_counter() - begun, 3),
-            "components": store.components,
-            "isolated": store.block["zero_degree"],
-            "tau": store.tau,
-            "built": store.recall is not None,
-        }
-        if parts is not None:
-            facts |= {"parts": parts.count, "specks": parts.specks, "speck_rows": parts.speck_rows}
-            facts["speck_limit"] = parts.limit
-        return _solution(A, store, found, settings, facts)
+        return to_solution(A, store, found, settings, run_facts(store, graph.parts, plan, begun))
     finally:
         A.close()
 
@@ -162,6 +171,42 @@ def _restore(
         return _restore(keeper, older, A, settings, listeners)
 
 
+def solve_stack_once(
+    store: GraphStore,
+    settings: dict[str, Any],
+    warm: None,
+    listeners: Sequence[Listener],
+    *,
+    plan: Plan,
+    begun: float,
+    keeper: CheckpointKeeper,
+) -> list[Solution]:
+    """Solve runs side by side, as `_solve_once` does one: ``settings["stack"]`` has the settings of each."""
+    checkpoint, many = keeper.latest(), settings["stack"]
+    A = _load(store, settings, plan, None if checkpoint is None else checkpoint.bounds)
+    try:
+        keeper.attach(A)
+        graphs = [_graph_facts(A, store, one, plan) for one in many]
+        resume = None if checkpoint is None else _restore(keeper, checkpoint, A, settings, listeners)
+        found = solve_stack(graphs, many, listeners=listeners, resume=resume, keeper=keeper)
+        return [
+            to_solution(A, store, of_one, one, run_facts(store, graph.parts, plan, begun))
+            for of_one, one, graph in zip(found, many, graphs, strict=True)
+        ]
+    finally:
+        A.close()
+
+
+def _graph_facts(A: Graph, store: GraphStore, settings: Mapping[str, Any], plan: Plan) -> GraphFacts:
+    """What solving needs to know of the graph."""
+    top = 1.0 if store.normalize == "ncut" and store.tau == 0 else None
+    weights = store.reader("read_weights") if plan.workers else store.read_weights
+    parts = _parts(store, settings, remote=bool(plan.workers))
+    isolated = store.block["zero_degree"] > 0
+    limit = NCUT_LIMIT if store.normalize == "ncut" else None
+    return GraphFacts(A, store.dtype, weights, top, isolated=isolated, parts=parts, limit=limit)
+
+
 def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan) -> None:
     """Have the kernels at hand before work starts, and say so if that takes a while: once on a machine."""
     if plan.workers or not must_compile():
@@ -173,15 +218,24 @@ def _compile_kernels(dtype: np.dtype, listeners: Sequence[Listener], plan: Plan)
         listener.on_wait(f"compiled in {seconds:.0f} s; kept in {cache_dir() or 'the memory of this process'}")
 
 
-def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan, bounds: np.ndarray | None = None) -> Graph:
+def _load(
+    store: GraphStore,
+    settings: Mapping[str, Any],
+    plan: Plan,
+    bounds: np.ndarray | None = None,
+    *,
+    change: Callable[..., Any] | None = None,
+) -> Graph:
     """A where and how the plan says; in the blocks of a checkpoint, if there is one."""
     way, rows = plan.way, settings["block_rows"]
+    read = store.reader("read_rows") if plan.workers else store.read_rows
+    read = read if change is None else change(read)
     if plan.workers:
         from snmf_dist.engine.cluster import ClusterGraph  # brings distributed along
 
         return ClusterGraph(
             current_client(),
-            store.reader("read_rows"),
+            read,
             row_bounds(store.n, store.nnz, way.block_rows) if bounds is None else bounds,
             store.dtype,
             held=way.name == "on workers",
@@ -190,7 +244,7 @@ def _load(store: GraphStore, settings: Mapping[str, Any], plan: Plan, bounds: np
     if bounds is None and rows is not None:
         bounds = row_bounds(store.n, store.nnz, rows)
     return load_local(
-        store.read_rows,
+        read,
         store.nnz,
         store.dtype,
         parts=store.bounds,
@@ -210,26 +264,12 @@ def _threads(plan: Plan) -> Any:
 
 def _parts(store: GraphStore, settings: Mapping[str, Any], *, remote: bool) -> PartFacts | None:
     """The parts of the graph that are clustered; None if it hangs together, or if they were not stored."""
-    component = store.component
-    if component is None:
+    sizes = store.component_sizes
+    if sizes is None:
         return None
     read = store.reader("read_component") if remote else store.read_component
     isolated = store.block["zero_degree"]
-    return find_parts(read, component, isolated=isolated, K=settings["k"], specks=settings["specks"])
-
-
-def _spectrum(basis: Basis | None) -> dict[str, Any]:
-    """What a result tells of the eigenvectors that its start was made from."""
-    if basis is None:
-        return {"eigenvalues": [], "next_eigenvalue": None}
-    return {
-        "eigenvalues": basis.values.tolist(),
-        "next_eigenvalue": basis.next_value,
-        "upper_eigenvalues": basis.upper.tolist(),
-        "basis_residual": basis.residual,
-        "basis_converged": basis.converged,
-        "basis_products": basis.products,
-    }
+    return find_parts(read, sizes, isolated=isolated, K=settings["k"], specks=settings["specks"])
 
 
 def _in_graph_order(A: Graph, store: GraphStore, start: Solution | np.ndarray) -> Rows:
@@ -247,53 +287,3 @@ def _earlier(A: Graph, store: GraphStore, warm: Any, settings: dict[str, Any]) -
     state = tuple(A.rows_from(rows, dtype=rows.dtype) for rows in warm.state)
     rho = warm.provenance["rho"] if warm.settings["rho"] == settings["rho"] else None
     return Earlier(state, rho, warm.n_iter, warm.n_products)
-
-
-@cache
-def _versions() -> dict[str, str]:
-    """The packages that a result is made with; reading what is installed takes longer than a small fit."""
-    packages = ("snmf-dist", "numpy", "scipy", "dask", "distributed", "zarr", "scikit-learn")
-    return {name: version(name) for name in packages}
-
-
-def _solution(
-    A: Graph, graph: GraphStore, found: Found, settings: dict[str, Any], facts: dict[str, Any]
-) -> Solution:
-    """Labels and membership in the input's own order, and how they came about."""
-    best = found.best
-    L = best.state.L
-    labels = A.fetch(A.map(row_labels, L, width=1, dtype=np.int32)).ravel()
-    spectral = None if found.labels is None else A.fetch(found.labels).ravel()
-    membership = L.array
-    if graph.reordered:
-        back = np.argsort(graph.order)
-        labels, membership = labels[back], A.reorder(L, back)
-        spectral = None if spectral is None else spectral[back]
-    return Solution(
-        labels=labels,
-        membership=membership,
-        status=best.ended,
-        history=best.history,
-        settings=settings,
-        spectral_labels=spectral,
-        provenance={
-            "graph": graph.path,
-            "fingerprint": graph.fingerprint,
-            **facts,
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": dict(_versions()),
-            **_spectrum(found.basis),
-            "products": found.products,
-            "rho": best.rho,
-            "runs": [
-                {
-                    "status": one.ended.name,
-                    "iterations": one.history[-1].iteration,
-                    "products": one.products - found.before,
-                    "captured": one.captured,
-                }
-                for one in found.outcomes
-            ],
-        },
-        state=rebuild(best.state, [rows.array for rows in best.state]),
-    )

@@ -2,12 +2,15 @@
 
 import json
 import logging
+import math
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.engine.rows import Graph, Rows
@@ -18,8 +21,10 @@ from snmf_dist.validation import choice, positive_number, whole_number
 
 logger = logging.getLogger(__name__)
 
-COST = 0.03  # share of a run's time that checkpoints may take
+COST = 0.02  # share of a run's time that writing checkpoints may take; with all that comes with it 3 %
 SPEED = 5e8  # bytes a second that the first checkpoint is expected to be written with
+RESTARTS = 10  # times that a run starts again after workers were lost, without a new checkpoint in between
+IN_VAIN = 180.0  # seconds that these must have taken: where machines are preempted, losses come in bursts
 LEAST_SECONDS = 2.0  # between two checkpoints
 AFTER_LOSS = 4.0  # times as often after workers were lost, so that a run between losses still moves
 
@@ -52,7 +57,10 @@ class CheckpointKeeper:
         self.folder, self.every = folder, every
         self.signal: int | None = None
         self.saved = 0  # checkpoints that are whole
+        self.saved_at: float | None = None  # when the last one was, by the monotonic clock
         self.losses = 0
+        self.in_vain = 0  # losses since the newest checkpoint
+        self._vain_since, self._saved_then = 0.0, 0
         self._ends = None if time_limit is None else time.monotonic() + time_limit
         self._begun = time.monotonic()
         self._next: float | None = None
@@ -86,13 +94,31 @@ class CheckpointKeeper:
         return self.latest() is not None
 
     def lost(self) -> None:
-        """Note that workers were lost; the next checkpoint then comes soon."""
+        """Note that workers were lost: the next checkpoint comes soon, and sooner after every further loss."""
         self.losses += 1
-        self._next = time.monotonic() + LEAST_SECONDS
+        now, moved = time.monotonic(), self.saved > self._saved_then
+        if moved or not self.in_vain:
+            self._vain_since = now
+        self.in_vain = 0 if moved else self.in_vain + 1
+        self._saved_then = self.saved
+        self._next = now + LEAST_SECONDS / 2**self.in_vain
+
+    def gives_up(self) -> bool:
+        """Whether too many losses have come, for too long, without a new checkpoint."""
+        return self.in_vain > RESTARTS and time.monotonic() - self._vain_since > IN_VAIN
 
     def note(self, facts: Mapping[str, Any], rows: Mapping[str, Rows]) -> None:
         """Remember what the start of a run found, to be written with each checkpoint."""
         self._start = (facts, rows)
+
+    @property
+    def bound(self) -> float:
+        """Σλ² over the leading eigenvalues that the start of a run found, as `Solution.bound`; NaN without them.
+
+        NaN for a stack too: its runs have a bound each.
+        """
+        basis = self._start[0].get("basis")
+        return float(np.sum(np.square(np.maximum(basis["upper"], 0)))) if isinstance(basis, Mapping) else math.nan
 
     def out_of_time(self) -> bool:
         """Whether the time limit has come."""
@@ -166,6 +192,7 @@ class CheckpointKeeper:
             "bounds": self.A.bounds.tolist(),
             "facts": progress.facts(),
             "start": json.dumps(dict(facts)),
+            "types": {name: str(one.dtype) for name, one in rows.items()},
         }
         self._number, self._last_iteration = number, progress.iteration
         self._pending = (place, values, block, began)
@@ -196,6 +223,7 @@ class CheckpointKeeper:
             self.folder.commit(place, block)
             self._damaged.discard(block["number"])
             self.saved += 1
+            self.saved_at = time.monotonic()
         except OSError as error:
             self._give_up(error)
 

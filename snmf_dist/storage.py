@@ -9,6 +9,7 @@ the business of ``graph/store.py`` and ``result/files.py``.
 import ctypes
 import json
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -45,6 +46,7 @@ CHUNK = 1 << 20  # entries at most in a chunk of a long vector: 4 to 8 MB; small
 CODEC = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
 
 Options = Mapping[str, Any] | None
+SECRET = re.compile(r"(?i)secret|password|token|^key$|access_key")  # names of options and variables to keep quiet
 
 
 def normal_path(path: str | os.PathLike[str]) -> str:
@@ -156,16 +158,20 @@ def flush(path: str) -> None:
 def check_free(path: str, kind: str, *, overwrite: bool, options: Options = None) -> None:
     """Refuse an output path that cannot be written to, or is taken.
 
-    ``overwrite`` gives up a store of ours of the same `kind`, and nothing else.
+    ``overwrite`` gives up a store of ours of the same `kind`, and nothing else. At a URL, where nothing can be
+    moved into place, so does a store that was never finished: a killed run left it.
     """
     if not is_url(path):
         _check_parent(path)
     if not exists(path, options):
         return
     try:
-        found = kind_of(open_group(path, options))
+        group = open_group(path, options)
+        found = kind_of(group)
     except SnmfError:
         found = None
+    if found == kind and is_url(path) and _is_unfinished(group):
+        return
     if found != kind:
         what = f"holds a {found} store" if found else "exists and is not a store of snmf_dist"
         raise StoreExists(
@@ -173,6 +179,11 @@ def check_free(path: str, kind: str, *, overwrite: bool, options: Options = None
         )
     if not overwrite:
         raise StoreExists(f"{path}: already exists; choose another path, or pass overwrite=True (--overwrite)")
+
+
+def _is_unfinished(group: zarr.Group) -> bool:
+    block: Any = group.attrs[BLOCK]
+    return block.get("complete") is not True
 
 
 @contextmanager
@@ -252,7 +263,23 @@ def exists(path: str, options: Options = None) -> bool:
 
 
 def _unreachable(path: str, error: Exception) -> StoreNotFound:
-    return StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {error}); check the URL")
+    text = without_secrets(str(error))
+    return StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {text}); check the URL")
+
+
+def without_secrets(text: str, options: Options = None) -> str:
+    """The text without the credentials that the environment or `options` hold.
+
+    Examples
+    --------
+    >>> without_secrets("wrong key abc", {"secret": "abc"})
+    'wrong key ***'
+    """
+    secrets = [value for name, value in os.environ.items() if SECRET.search(name)]
+    secrets += [str(value) for name, value in (options or {}).items() if SECRET.search(name)]
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:

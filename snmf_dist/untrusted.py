@@ -46,19 +46,26 @@ def safe_sparse(matrix: Any, origin: str) -> Any:
     return matrix
 
 
+def are_sparse(n: int, n_edges: int) -> bool:
+    """Tell whether n nodes are out of all proportion to the number of edges."""
+    return n > FEW + SPARSE_IDS * n_edges
+
+
 def check_nodes(n: int, n_edges: int, origin: str, *, given: bool) -> None:
     """Refuse a number of nodes that is out of all proportion, before anything of that size is made.
 
     Parameters
     ----------
-    n, n_edges : int
-        Number of nodes and of edges.
+    n : int
+        Number of nodes.
+    n_edges : int
+        Number of edges.
     origin : str
         Where they are from, for the error.
     given : bool
         Whether the user gave the number of nodes; else the largest id decided.
     """
-    if not given and n > FEW + SPARSE_IDS * n_edges:
+    if not given and are_sparse(n, n_edges):
         raise InputError(
             f"{origin}: node ids reach {n - 1} but there are only {n_edges} edges; number the nodes from 0 "
             "without gaps, or pass n= if that many nodes are meant"

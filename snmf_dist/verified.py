@@ -24,8 +24,12 @@ def explaining(path: str, kind: str, checksum: int, options: storage.Options, *,
 
     Parameters
     ----------
-    path, kind, options
-        The store.
+    path : str
+        Path or URL of the store.
+    kind : str
+        What the store is: a graph, a result or a checkpoint.
+    options : mapping or None
+        Passed to fsspec for URLs.
     checksum : int
         Of the attribute block that it was opened with.
     remedy : str
@@ -48,8 +52,10 @@ def find_array(
     ----------
     group : zarr.Group
         The store.
-    name, path : str
-        Of the array and of the store, for the error.
+    name : str
+        Name of the array, for the error.
+    path : str
+        Path of the store, for the error.
     shape : sequence of int or None
         The shape that the manifest claims; None for a length that it does not.
     dtypes : sequence of dtype
@@ -107,8 +113,10 @@ class ChunkedVector:
     block : mapping
         The manifest, with checksums of the chunks. Stores of earlier versions have none: they are then taken in
         one pass over the vector, a chunk in memory at a time, which also checks the whole.
-    path, name : str
-        Of the store and of the vector, for errors.
+    path : str
+        Path of the store, for errors.
+    name : str
+        Name of the vector, for errors.
     """
 
     def __init__(self, array: zarr.Array, block: Mapping[str, Any], path: str, name: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import snmf_dist
-from tests.benchmarks import codec, kernels, penalty, speed
+from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, speed
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -17,6 +17,19 @@ def test_every_codec_has_its_line(monkeypatch, capsys, graph):
     codec.main()
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("| indices |") for line in lines) == len(codec.CODECS)
+
+
+def test_what_ids_cost_has_its_line(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "ids.json"
+    sizes = ["--edges", "3000", "--nodes", "300", "--turns", "1", "--kind", "parquet"]
+    monkeypatch.setattr("sys.argv", ["ids", *sizes, "--json", str(out), "--folder", str(tmp_path)])
+    with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
+        ids.main()
+    assert [row["ids"] for row in json.loads(out.read_text())["tables"]["ids"]["rows"]] == [
+        "whole numbers",
+        "UUIDs",
+    ]
+    assert "300 nodes" in capsys.readouterr().out
 
 
 def test_every_kernel_has_its_line(monkeypatch, capsys):
@@ -35,6 +48,31 @@ def test_every_penalty_rule_has_its_line(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line[:24].strip() for line in lines[3:]] == list(penalty.RULES)
     assert all(float(line.split()[-2]) > 0 for line in lines[3:])  # c, a share of the bound
+
+
+def test_an_import_is_measured(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "lines.json"
+    monkeypatch.setattr("sys.argv", ["ingest", "--edges", "20000", "--turns", "1", "--json", str(out)])
+    ingest.main()
+    (written,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| written")]
+    rows = json.loads(out.read_text())["tables"]["ingest"]["rows"]
+    assert f"{rows[1]['new']['median']:.1f}" in written
+    assert all(row["new"]["median"] > 0 for row in rows)
+
+
+def test_the_cost_of_checkpoints_is_told_for_each_place(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("snmf_dist.keeping.LEAST_SECONDS", 0.01)
+    monkeypatch.setattr("snmf_dist.keeping.COST", 0.9)
+    monkeypatch.setattr(checkpoints, "ITERATIONS", 12)
+    out = tmp_path / "lines.json"
+    sizes = ["--rows", "600", "--k", "3", "--turns", "1", "--folder", str(tmp_path), "--json", str(out)]
+    monkeypatch.setattr("sys.argv", ["checkpoints", *sizes])
+    with pytest.raises(SystemExit):  # whether the claim holds is not for a toy to say
+        checkpoints.main()
+    lines = json.loads(out.read_text())["tables"]["claims"]["rows"]
+    assert [line["place"] for line in lines] == ["in memory", "two worker processes"]
+    assert all(line["iterations"] >= 12 and line["without"] > 0 for line in lines)
+    assert capsys.readouterr().out.count("cost ") == 2
 
 
 def test_every_claim_of_speed_has_its_line(monkeypatch, capsys, tmp_path):

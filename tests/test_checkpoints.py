@@ -2,14 +2,18 @@
 
 import json
 import shutil
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from distributed import Client
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import snmf_dist
 from snmf_dist import Status, errors
+from snmf_dist.cli import main
 from snmf_dist.engine.plan import plan
 from tests.test_memory import only
 
@@ -163,6 +167,49 @@ def test_a_torn_generation_leaves_the_other_one(graph, tmp_path):
     found = snmf_dist.fit(graph, 3, **given, out=out, listeners=[watch])
     assert 1 < watch.first <= 13
     same(found, snmf_dist.fit(graph, 3, **given))
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "state-X/zarr.json", "labels/zarr.json", "state-Y/c/0/0"])
+def test_the_older_generation_is_used_whatever_file_of_the_newest_is_torn(graph, tmp_path, name):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out)
+    folder = tmp_path / "r.zarr.checkpoint"
+    number = {one: json.loads((folder / one / "zarr.json").read_text())["attributes"]["snmf_dist"] for one in "ab"}
+    newest = max("ab", key=lambda one: number[one]["number"])
+    (folder / newest / name).write_bytes(b"{")
+    watch = StopAt()
+    found = snmf_dist.fit(graph, 3, **given, out=out, listeners=[watch])
+    assert watch.first > 4
+    assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(graph, 3, **given).membership))
+
+
+def test_check_reads_checkpoints(graph, tmp_path):
+    cut_off(graph, tmp_path / "r.zarr")
+    folder = tmp_path / "r.zarr.checkpoint"
+    assert CliRunner().invoke(main, ["check", str(folder)]).exit_code == 0
+    chunk = next(path for path in (folder / "a" / "state-X" / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-8] + bytes(8))
+    found = CliRunner().invoke(main, ["check", str(folder)])
+    assert found.exit_code != 0
+    assert "state-X" in found.output
+
+
+def test_checkpoints_of_the_first_format_are_continued(tmp_path):
+    with zipfile.ZipFile(Path(__file__).parent / "formats/checkpoint-1.zip") as archive:
+        archive.extractall(tmp_path)
+    graph = snmf_dist.open_graph(tmp_path / "graph.zarr")
+    assert (
+        "types"
+        not in json.loads((tmp_path / "r.zarr.checkpoint/a/zarr.json").read_text())["attributes"]["snmf_dist"]
+    )
+    given = {"init": "random", "rho": 0.3, "stop": "paper", "tol": 1e-9, "max_iter": 30}
+    watch = StopAt()
+    found = snmf_dist.fit(graph, 3, **given, out=tmp_path / "r.zarr", listeners=[watch])
+    assert watch.first == 10
+    whole = snmf_dist.fit(graph, 3, **given)
+    assert_allclose(
+        np.asarray(found.membership), np.asarray(whole.membership), atol=1e-8
+    )  # another machine's bits
 
 
 def test_a_flipped_byte_in_a_checkpoint_is_noticed(graph, tmp_path):

@@ -1,4 +1,4 @@
-"""Every file of a graph store and of a result, damaged in every way: `check` finds it, or nothing changes."""
+"""Every file of a graph store, a result and a checkpoint, damaged: `check` finds it, or nothing changes."""
 
 import os
 import random
@@ -10,10 +10,14 @@ import pytest
 import snmf_dist
 from snmf_dist import errors, storage
 from snmf_dist.graph.store import GraphWriter
+from snmf_dist.ids import make_ids
 from snmf_dist.result import files
+from snmf_dist.result.checkpoints import CheckpointFolder
 from tests.helpers import planted_graph
+from tests.test_checkpoints import StopAt
 
 DAMAGES = ("truncate", "flip", "delete", "empty", "swap", "swap with its like", "of another run")
+KINDS = ("graph", "result", "checkpoint")
 SAMPLE = 90  # cases of the normal suite
 
 
@@ -24,20 +28,29 @@ def write_graph(path, seed):
     order = np.random.default_rng(seed).permutation(60)
     A = plain.read_rows(0, 60)[order][:, order].tocsr()
     A.sort_indices()
+    ids = make_ids([f"{seed}-{i}" for i in range(60)])
     writer = GraphWriter(str(path), plain.bounds, plain.dtype)
     records = [writer.write_block(i, A[20 * i : 20 * i + 20]) for i in range(3)]
-    writer.finish(records, degree=plain.degree[order], order=order, normalize="ncut", made={"seed": seed})
+    writer.finish(records, degree=plain.degree[order], order=order, normalize="ncut", made={"seed": seed}, ids=ids)
     return str(path)
 
 
 def fit(graph, **settings):
-    return snmf_dist.fit(graph, 3, rho=0.3, max_iter=30, listeners=[], **settings)
+    return snmf_dist.fit(graph, 3, **{"rho": 0.3, "max_iter": 30, "listeners": []} | settings)
+
+
+def begin(graph, **settings):
+    """A run that can be continued: its checkpoints hold a start, labels and a state."""
+    given = {"rho": 0.3, "init": "spectral", "stop": "paper", "tol": 1e-9, "max_iter": 30}
+    return snmf_dist.fit(graph, 3, **given, **settings)
 
 
 def told(solution):
     """All that a solution tells, as bytes."""
     arrays = [solution.labels, solution.membership, *(solution.state or ())]
-    facts = repr((solution.history, solution.status, dict(solution.settings), dict(solution.provenance)))
+    facts = repr(
+        (list(solution.ids), solution.history, solution.status, dict(solution.settings), dict(solution.provenance))
+    )
     return b"".join(np.asarray(array).tobytes() for array in arrays) + facts.encode()
 
 
@@ -51,8 +64,11 @@ def stores(tmp_path_factory):
     for seed in (0, 1):
         graph = write_graph(folder / f"graph-{seed}.zarr", seed)
         fit(graph, save_state=True, out=folder / f"result-{seed}.zarr")
+        with pytest.raises(ZeroDivisionError):
+            begin(graph, out=folder / f"checkpoint-{seed}.zarr", checkpoint_every=4, listeners=[StopAt(13)])
     patch.undo()
-    return folder, np.asarray(fit(f"{folder}/graph-0.zarr").membership).tobytes()
+    right = [run(f"{folder}/graph-0.zarr", listeners=[]) for run in (fit, begin)]
+    return folder, *(np.asarray(solution.membership).tobytes() for solution in right)
 
 
 def names(folder):
@@ -61,8 +77,12 @@ def names(folder):
     )
 
 
+def store_of(kind, seed=0):
+    return f"{kind}-{seed}.zarr" + ("" if kind != "checkpoint" else ".checkpoint")
+
+
 def cases(kind, folder):
-    found = names(folder / f"{kind}-0.zarr")
+    found = names(folder / store_of(kind))
     return [(kind, name, damage, seed) for name in found for damage in DAMAGES for seed in range(3)]
 
 
@@ -114,6 +134,11 @@ def check_graph(path):
     return True
 
 
+def check_checkpoints(path):
+    CheckpointFolder(str(path), "", {}).validate()
+    return True
+
+
 def check_result(path):
     snmf_dist.open_solution(path).validate()
     return True
@@ -121,17 +146,24 @@ def check_result(path):
 
 def outcome(stores, tmp_path, kind, name, damage, seed):
     """Damage a copy of a store and use it: "detected", "harmless" or "nothing done"."""
-    folder, answer = stores
-    store = tmp_path / "store.zarr"
-    shutil.rmtree(store, ignore_errors=True)
-    shutil.copytree(folder / f"{kind}-0.zarr", store)
+    folder, answer, continued = stores
+    store = tmp_path / ("store.zarr" if kind != "checkpoint" else "store.zarr.checkpoint")
+    for old in (tmp_path / "store.zarr", store):
+        shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(folder / store_of(kind), store)
     if kind == "result":
         answer = told(snmf_dist.open_solution(store))
-    if not harm(store, folder / f"{kind}-1.zarr", name, damage, seed):
+    if not harm(store, folder / store_of(kind, 1), name, damage, seed):
         return "nothing done"
     if kind == "graph":
         found = believed(lambda: np.asarray(fit(store).membership).tobytes())
         whole = believed(lambda: check_graph(store))
+    elif kind == "checkpoint":
+        whole = believed(lambda: check_checkpoints(store))
+        answer, out = continued, tmp_path / "store.zarr"
+        found = believed(
+            lambda: np.asarray(begin(f"{folder}/graph-0.zarr", out=out, listeners=[]).membership).tobytes()
+        )
     else:
         found = believed(lambda: told(snmf_dist.open_solution(store)))
         whole = believed(lambda: check_result(store))
@@ -154,7 +186,7 @@ def run(stores, tmp_path, chosen):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample_of_damages_is_detected_or_harmless(stores, tmp_path):
-    every = cases("graph", stores[0]) + cases("result", stores[0])
+    every = [case for kind in KINDS for case in cases(kind, stores[0])]
     counts = run(stores, tmp_path, random.Random(0).sample(every, SAMPLE))
     assert counts["detected"] > SAMPLE / 2
 
@@ -163,6 +195,6 @@ def test_a_sample_of_damages_is_detected_or_harmless(stores, tmp_path):
 @pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore")
 def test_every_damage_of_every_file_is_detected_or_harmless(stores, tmp_path):
-    every = cases("graph", stores[0]) + cases("result", stores[0])
+    every = [case for kind in KINDS for case in cases(kind, stores[0])]
     counts = run(stores, tmp_path, every)
     assert counts["detected"] > len(every) / 2

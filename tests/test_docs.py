@@ -1,5 +1,6 @@
 """The documentation holds together: tables match their JSON, links lead somewhere, Python code runs."""
 
+import ast
 import inspect
 import re
 import runpy
@@ -17,6 +18,7 @@ RENDER = runpy.run_path(str(DOCS / "render.py"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/paper/RESULTS.md")),
     *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
+    *sorted((ROOT / "deploy").rglob("*.md")),
 ]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -91,3 +93,12 @@ def test_every_setting_of_fit_is_described():
 def test_the_api_page_has_every_public_name():
     listed = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert sorted(listed) == sorted(snmf_dist.__all__)
+
+
+def test_no_sentence_of_a_docstring_runs_over_two_parameters():
+    grouped = re.compile(r"^ {4,8}\*{0,2}\w+(?:, \*{0,2}\w+)+(?: : .*)?\n {8,12}(\S.*)$", flags=re.MULTILINE)
+    for path in sorted((ROOT / "snmf_dist").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                for sentence in grouped.findall(ast.get_docstring(node, clean=False) or ""):
+                    assert sentence.startswith("As "), f"{path.name}, {node.name}: {sentence}"

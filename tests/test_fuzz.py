@@ -50,6 +50,27 @@ def test_strange_input_ends_in_words_or_in_a_sound_answer():
     run_all(300, timeout=240)
 
 
+def read_changed_files(count, timeout):
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz_files", "0", str(count)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, cwd=Path(__file__).parents[1], check=False
+    )
+    assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
+    assert "UNEXPECTED" not in done.stdout, done.stdout
+    assert f"begin {count - 1} " in done.stdout
+
+
+def test_files_of_other_programs_with_bytes_changed_end_in_words():
+    pytest.importorskip("h5py")
+    read_changed_files(150, timeout=240)
+
+
+@pytest.mark.study
+@pytest.mark.timeout(3600)
+def test_many_files_of_other_programs_with_bytes_changed_end_in_words():
+    read_changed_files(5000, timeout=3000)
+
+
 @pytest.mark.study
 @pytest.mark.timeout(3600)
 def test_much_strange_input_ends_in_words_or_in_a_sound_answer():

@@ -105,7 +105,7 @@ def test_endless_ids_are_refused_before_anything_is_made(tmp_path, last):
     (tmp_path / "e.mtx").write_text(head + "2 1 1.0\n")
     for name in ("e.npz", "e.csv", "e.mtx"):
         with pytest.raises((errors.InputError, errors.DoesNotFit), match="number the nodes from 0 without gaps"):
-            snmf_dist.import_graph(tmp_path / name, tmp_path / "g.zarr", symmetrize="max")
+            snmf_dist.import_graph(tmp_path / name, tmp_path / "g.zarr", symmetrize="max", ids="rows")
     A = sparse.coo_array((np.ones(3), (src, dst)), shape=(last + 1, last + 1))
     with pytest.raises(errors.DoesNotFit, match="number the nodes from 0 without gaps"):
         snmf_dist.import_graph(A, tmp_path / "g.zarr")

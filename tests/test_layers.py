@@ -11,34 +11,51 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 
 # From the ground up; a module imports only what stands on an earlier line, or before it on its own.
 LAYERS = [
-    "errors result.records",
+    "errors result.records card",
     "validation",
-    "storage verified locks",
+    "storage verified locks arrowfiles ids",
     "engine.reduce engine.buffers engine.halo engine.machine engine.disk engine.plan engine.rows engine.tasks",
-    "untrusted",
+    "untrusted hdf5 annotated_files engine.metrics",
     "engine.local engine.loading",
-    "engine.waiting engine.client engine.serving engine.calls engine.servers engine.lineage engine.cluster",
-    "graph.store.checks graph.store.layout graph.store.components",
-    "graph.store.reader graph.store.writer graph.store",
-    "graph.ingest.edgefiles graph.ingest.sources graph.ingest.buckets graph.ingest.order",
+    "engine.asking engine.waiting engine.client engine.serving engine.calls engine.servers engine.lineage",
+    "engine.cluster",
+    "graph.store.checks graph.store.layout graph.store.facts graph.store.components",
+    "graph.store.reader graph.store.writer graph.store.kept graph.store",
+    "graph.ingest.edges graph.ingest.textlines graph.ingest.edgefiles graph.ingest.numbering",
+    "graph.ingest.matrices graph.ingest.edgelists graph.ingest.parts graph.ingest.metis graph.ingest.objects",
+    "graph.ingest.graphml graph.ingest.sparsegroups",
+    "graph.ingest.sources graph.ingest.runs graph.ingest.buckets graph.ingest.order graph.ingest.filing",
     "graph.ingest.regularize",
     "graph.ingest.importing graph.ingest",
-    "graph.build.similarity graph.build.neighbors graph.build.points graph.build.partition",
-    "graph.build.scratch graph.build.settings",
-    "graph.build.stages graph.build.audit graph.build.prepare graph.build.building graph.build",
+    "graph.build.similarity graph.build.neighbors graph.build.tablefiles graph.build.pointfiles",
+    "graph.build.points graph.build.partition",
+    "graph.build.rowids graph.build.scratch graph.build.settings",
+    "graph.build.stages graph.build.audit graph.build.prepare graph.build.building graph.build.lookup graph.build",
+    "planted.shuffling planted.mixture planted.blockmodel planted.generating planted",
     "solve.kernels.simd solve.kernels.entrywise solve.kernels.stacked solve.kernels.rowwise",
-    "solve.kernels.plain solve.kernels.fused solve.kernels",
-    "result.files result.checkpoints result.solution result.scores",
-    "solve.products solve.basis solve.modularity solve.kmeans solve.parts solve.start",
-    "solve.stopping solve.progress",
-    "result.report result.advice listeners",
-    "solve.admm solve.pair solve.apg solve.hals solve.solvers solve.loop solve.pipeline",
-    "keeping fitting arguments api",
+    "solve.kernels.compiled solve.kernels.weights solve.kernels.plain solve.kernels.fused solve.kernels",
+    "result.scores result.plane result.foldin result.placing result.compare result.tables result.networks",
+    "result.annotated",
+    "result.export result.advice",
+    "report.words report.html report.drawing report.aggregates report.reading report.features",
+    "report.graph_figures report.run_figures report.cluster_table report.comparison report.run_facts",
+    "report.solution_page report.study_page",
+    "result.files result.checkpoints result.solution",
+    "solve.products solve.coarse solve.basis solve.modularity solve.kmeans solve.parts solve.start",
+    "solve.columns solve.stopping solve.problem solve.progress solve.sample",
+    "result.report listeners",
+    "solve.admm solve.pair solve.apg solve.hals solve.solvers solve.loop solve.pipeline solve.stack",
+    "keeping gauges assembling fitting arguments api",
+    "ops.facts ops.doctor ops.smoke",
+    "study.spec study.folder study.table study.view study.queue study.stacks study.work study.many",
+    "study.stability study.consensus study.choice study.screening study.heldout study.picture study.choosing",
     "estimator",
     "__init__",
-    "cli.progress cli.output cli.graphs cli.fits cli.stores cli.demo cli.commands cli",
+    "cli.progress cli.output cli.graphs cli.fits cli.stores cli.people cli.planting cli.studies cli.demo cli.ops",
+    "cli.commands cli",
     "__main__",
 ]
+COMPILED = {"solve.kernels.compiled", "solve.kernels.weights", "solve.kernels.fused"}
 WRITES_LLVM = {"solve.kernels.simd", "solve.kernels.entrywise"}
 ORDER = " ".join(LAYERS).split()
 PLAIN = {
@@ -122,10 +139,10 @@ def test_graph_and_solve_do_not_know_each_other():
     [
         ("dask", {"engine.tasks", "engine.machine"}),
         ("distributed", {"engine.waiting", "engine.client", "engine.serving", "engine.machine"}),
-        ("numba", {"graph.build.neighbors", "solve.kernels.fused", *WRITES_LLVM}),
+        ("numba", {"graph.build.neighbors", *COMPILED, *WRITES_LLVM}),
         ("llvmlite", WRITES_LLVM),
         ("pynndescent", {"graph.build.neighbors"}),
-        ("matplotlib", {"result.report"}),
+        ("matplotlib", {"result.report", "report.drawing", "study.picture"}),
     ],
 )
 def test_a_library_has_one_home(library, home):
@@ -138,6 +155,17 @@ def test_plain_modules_know_only_numpy_scipy_and_the_standard_library():
     for name, tree in modules():
         if name in PLAIN:
             assert {i.split(".")[0] for i in imports(tree)} <= allowed, name
+
+
+def test_a_constant_or_class_name_is_used_once():
+    homes = {}
+    for name, tree in modules():
+        for node in tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            found = [one.id for one in targets if isinstance(one, ast.Name) and one.id.isupper()]
+            for known in [node.name] if isinstance(node, ast.ClassDef) else found:
+                homes.setdefault(known, []).append(name)
+    assert {known: places for known, places in homes.items() if len(places) > 1} == {}
 
 
 def python(code):

@@ -1,11 +1,16 @@
 """Memory is planned before a run and kept to; what does not fit in memory gives the same answer from disk."""
 
+import os
+import threading
+
+import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import snmf_dist
 from snmf_dist import errors
+from snmf_dist.engine import disk
 from snmf_dist.engine.plan import LEAST_ROWS, plan
 from tests.benchmarks.measure import in_process
 from tests.helpers import planted_graph
@@ -81,3 +86,58 @@ def test_less_memory_means_a_slower_way_and_smaller_slices():
 def test_a_cluster_shares_the_rows():
     one, four = (plan(10**7, 3 * 10**8, 20, workers=w, threads=2).way for w in (1, 4))
     assert four.process < one.process / 2
+
+
+class Written(snmf_dist.Listener):
+    """Counts what each iteration writes to files; pages go to the disk between iterations, if not before."""
+
+    sees_state = False
+
+    def __init__(self, flush):
+        self.flush, self.seen = flush, []
+
+    def on_iteration(self, record, state):
+        self.flush()
+        with open("/proc/self/io", encoding="utf-8") as file:
+            self.seen.append(next(int(line.split()[1]) for line in file if line.startswith("write_bytes")))
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/io"), reason="the bytes of a process are counted by Linux alone"
+)
+@pytest.mark.parametrize("eager", [False, True])
+def test_an_iteration_on_disk_writes_its_state_once(tmp_path, monkeypatch, eager):
+    n, k, arrays, stop = 50_000, 16, [], threading.Event()
+
+    def recorded(shape, dtype):
+        arrays.append(disk.empty_on_disk(shape, dtype))
+        return arrays[-1]
+
+    def flush():
+        for array in arrays:
+            array.base.flush()
+
+    def flush_always():
+        while not stop.wait(0.002):
+            flush()
+
+    made = snmf_dist.generate("graph", tmp_path / "made", n, k, degree=20, exponent=np.inf)
+    graph = snmf_dist.import_graph(made.data, tmp_path / "g.zarr", n=n, symmetrize="max", reorder=False)
+    monkeypatch.setattr("snmf_dist.engine.local.empty_on_disk", recorded)
+    monkeypatch.setattr("snmf_dist.api.plan", lambda *a, **k: only("on disk", plan(*a, **k)))
+    listener, writer = Written(flush), threading.Thread(target=flush_always)
+    if eager:  # the system may write pages back at any time: those that change again are then written again
+        writer.start()
+    try:
+        options = {"init": "random", "rho": 0.3, "max_iter": 8, "evaluate_every": 100}
+        with pytest.warns(errors.NotConverged):
+            snmf_dist.fit(graph, k, listeners=[listener], **options)
+    finally:
+        stop.set()
+        if eager:
+            writer.join()
+    if not listener.seen[-1]:
+        pytest.skip("the file system of temporary files does not count what is written")
+    share = np.diff(listener.seen)[1:-1] / (5 * n * k * 4)  # X, Y, L, Λ and Γ
+    assert share.min() > 0.9
+    assert share.max() < 1.5

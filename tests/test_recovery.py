@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ import snmf_dist
 from snmf_dist import errors
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine import waiting
+from snmf_dist.engine.plan import STEPS_AHEAD
+from snmf_dist.solve.loop import CUT_EVERY
 from tests.helpers import planted_graph
 from tests.test_cluster import scheduler, worker
 
@@ -119,3 +122,100 @@ def test_a_cluster_that_stays_without_workers_is_given_up(larger, tmp_path, monk
     assert (tmp_path / "r.zarr.checkpoint").is_dir()
     found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr")
     assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(larger, **SETTINGS).membership))
+
+
+class At(snmf_dist.Listener):
+    """Does something once, when an iteration has come."""
+
+    sees_state = False
+
+    def __init__(self, iteration, act):
+        self.iteration, self.act = iteration, act
+        self.seen = []
+
+    def on_iteration(self, record, state):
+        self.seen.append(record.iteration)
+        if self.act is not None and record.iteration >= self.iteration:
+            act, self.act = self.act, None
+            act()
+
+
+@pytest.mark.slow
+def test_a_frozen_worker_is_given_up_and_the_run_goes_on(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "SILENT", 5.0)
+    expected, frozen = snmf_dist.fit(larger, **SETTINGS), []
+    with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
+        client.wait_for_workers(2, timeout=30)
+
+        def freeze():
+            frozen.append(min(client.run(os.getpid).values()))
+            os.kill(frozen[0], signal.SIGSTOP)
+
+        try:
+            found = snmf_dist.fit(
+                larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[At(9, freeze)]
+            )
+        finally:
+            for pid in frozen:
+                with suppress(ProcessLookupError):  # its nanny has killed it, most often
+                    os.kill(pid, signal.SIGKILL)
+    assert_array_equal(found.membership, expected.membership)
+
+
+@pytest.mark.slow
+def test_a_worker_that_joins_gets_blocks_at_the_next_checkpoint(larger, tmp_path):
+    expected, held = snmf_dist.fit(larger, **SETTINGS), {}
+    with ExitStack() as stack:
+        address = stack.enter_context(scheduler())
+        stack.enter_context(worker(address))
+        client = stack.enter_context(cluster.connect(address))
+
+        def join():
+            stack.enter_context(worker(address))
+            client.wait_for_workers(2, timeout=30)
+
+        def look():
+            held.update({one: len(keys) for one, keys in client.has_what().items()})
+
+        found = snmf_dist.fit(
+            larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[At(6, join), At(36, look)]
+        )
+    assert len(held) == 2
+    assert min(held.values()) > 0
+    assert_array_equal(found.membership, expected.membership)
+
+
+def test_checkpoints_at_a_url_are_continued(larger):
+    expected, out = snmf_dist.fit(larger, **SETTINGS), "memory://recovery/r.zarr"
+
+    def stop():
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[At(20, stop)])
+    rest = At(0, None)
+    found = snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[rest])
+    assert rest.seen[0] > 10
+    assert_array_equal(found.membership, expected.membership)
+
+
+@pytest.mark.slow
+def test_the_scheduler_forgets_the_tasks_of_iterations_that_are_past(larger, two_processes):
+    known = []
+
+    def count(dask_scheduler):
+        return len(dask_scheduler.tasks)
+
+    class Counts(snmf_dist.Listener):
+        sees_state = False
+
+        def on_iteration(self, record, state):
+            if record.iteration % 10 == 0:
+                known.append(client.run_on_scheduler(count))
+
+    settings = {**SETTINGS, "max_iter": 1000, "tol": 1e-300}
+    with two_processes.get_client() as client:
+        solution = snmf_dist.fit(larger, **settings, listeners=[Counts()])
+    assert solution.n_iter == 1000
+    assert max(known) <= 12 * 4 * (CUT_EVERY + 2 * STEPS_AHEAD)  # at most 12 tasks a block and iteration
+    assert max(known[50:]) <= 1.2 * max(known[:50])

@@ -86,7 +86,7 @@ def iteration() -> None:
     """One half iteration on two workers."""
     d = Drawing(980, 470)
     d.text(490, 24, "One half iteration of ADMM: X = (AY + ρL + Λ)(YᵀY + ρI)⁻¹", size=15, bold=True)
-    d.box(330, 45, 320, 62, ORANGE, "one K × K task", "C = YᵀY + ρI, factorised", "(one a half iteration)")
+    d.box(330, 45, 320, 62, ORANGE, "one K × K task", "C Cᵀ = YᵀY + ρI (Cholesky)", "(one a half iteration)")
     for x, name, other in ((20, "1", "2"), (570, "2", "1")):
         block, server = (x + 15, x + 205) if name == "1" else (x + 205, x + 15)  # the servers face each other
         d.box(x, 140, 390, 215, GREY)

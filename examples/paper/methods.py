@@ -66,7 +66,7 @@ def run(name: str, problem: Problem, seed: int, *, seconds: float = np.inf, thre
     seed : int
         Of the start, or of whatever else is random in the method.
     seconds : float, optional
-        After which SymNMF gives up with what it has.
+        Of the processor, after which SymNMF gives up with what it has.
     threads : int, default 1
         For BLAS and for Dask, so that all methods have the same.
     """

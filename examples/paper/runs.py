@@ -144,7 +144,9 @@ def command_line(about: str, out: str, **defaults: Any) -> argparse.ArgumentPars
     parser.add_argument("--quick", action="store_true", help="a few starts and the fast methods: some minutes")
     parser.add_argument("--starts", type=int, default=defaults["starts"], help="random starts (%(default)s)")
     parser.add_argument("--methods", nargs="+", choices=methods.METHODS, default=None, metavar="NAME")
-    parser.add_argument("--budget", type=float, default=3600, help="seconds that SymNMF may take (%(default)s)")
+    parser.add_argument(
+        "--budget", type=float, default=3600, help="seconds of the processor that SymNMF may take (%(default)s)"
+    )
     parser.add_argument("--threads", type=int, default=1, help="for each method alike (%(default)s)")
     return parser
 
@@ -160,12 +162,13 @@ def made_with(threads: int) -> str:
     """A line on the date, the machine and the versions."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{date.today():%d %B %Y}; {_processor()}, {threads} thread(s) a method; "
+        f"{date.today():%d %B %Y}; {processor()}, {threads} thread(s) a method; "
         f"Python {platform.python_version()}, {packages}.\n"
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -66,7 +66,7 @@ def symnmf(
     max_iter : int, default 10000
         Steps at most; the authors' value.
     seconds : float, optional
-        Give up after so many seconds, between two steps.
+        Give up after so many seconds of the processor, between two steps.
     watch : callable, optional
         Told of each H and the products so far.
 
@@ -77,7 +77,7 @@ def symnmf(
     >>> found.ended, np.round(found.H @ found.H.T, 2).sum()
     ('converged', np.float64(13.0))
     """
-    begin, norm_A = time.perf_counter(), float((A.data**2).sum())
+    begin, norm_A = time.process_time(), float((A.data**2).sum())
     at, products, first = _point(A, np.asarray(H, dtype=float), norm_A), 1, None
     for iteration in range(max_iter):
         if watch is not None:
@@ -86,7 +86,7 @@ def symnmf(
         first = size if first is None else first
         if size <= tol * first:
             return Newton(at.H, products, iteration, "converged")
-        if time.perf_counter() - begin > seconds:
+        if time.process_time() - begin > seconds:
             return Newton(at.H, products, iteration, "out of time")
         direction = _direction(A, at, floor=min(size, 1e-6))
         step = 1.0

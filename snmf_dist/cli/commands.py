@@ -17,8 +17,12 @@ import click
 from snmf_dist.cli.demo import demo_
 from snmf_dist.cli.fits import fit, plan_
 from snmf_dist.cli.graphs import graph_, import_
+from snmf_dist.cli.ops import doctor, smoke
 from snmf_dist.cli.output import safe_output
+from snmf_dist.cli.people import compare_, export_, predict_, report_
+from snmf_dist.cli.planting import generate_
 from snmf_dist.cli.stores import check, info
+from snmf_dist.cli.studies import batch, choose_k_, study_
 from snmf_dist.errors import Interrupted, NoRoom, ResultNotSaved, SnmfError, WorkLost, reason
 from snmf_dist.keeping import ask_to_stop
 
@@ -99,14 +103,22 @@ def main() -> None:
     Your own graph:  snmf-dist import edges.csv graph.zarr --symmetrize max
     Then:            snmf-dist fit graph.zarr -k 20 --out result.zarr
                      snmf-dist info result.zarr
+    To show it:      snmf-dist report result.zarr --out report.html
+    How many?        snmf-dist choose-k graph.zarr -k 2:40 --out study
+    Many runs:       snmf-dist batch grid.toml --out study
     Will it fit?     snmf-dist plan graph.zarr -k 20 --memory 4GiB
+    Test data:       snmf-dist generate graph toy --rows 100k -k 20
+    Does it work?    snmf-dist doctor; snmf-dist smoke
 
     Exit codes: 0 done; 1 not converged (the result is still written); 2 usage or bad input; 3 the work
     failed (disk full, workers lost).
     """
 
 
-for command in (import_, graph_, plan_, fit, info, check, demo_):
+for command in (
+    *(import_, graph_, plan_, fit, choose_k_, batch, study_, info, check),
+    *(predict_, export_, compare_, report_, generate_, demo_, smoke, doctor),
+):
     main.add_command(command)
 
 

@@ -18,14 +18,14 @@ Pair = tuple[float, float]
 NEIGHBORS, SCALE_NEIGHBOR = 40, 20
 
 
-class Points(NamedTuple):
+class Drawing(NamedTuple):
     """Points in the plane, (n, 2), and the cluster each was drawn from, (n,)."""
 
     X: np.ndarray
     y: np.ndarray
 
 
-def make_points(n: int = 2000, *, seed: int = 0) -> Points:
+def make_points(n: int = 2000, *, seed: int = 0) -> Drawing:
     """Draw `n` points from a disc inside a ring and two half rings that interlock, in random order.
 
     Examples
@@ -52,15 +52,17 @@ def make_points(n: int = 2000, *, seed: int = 0) -> Points:
         ring(sizes[3], (1.2, 2.0), (1, 2), (6.2, 0.4)),
     ]
     mixed = random.permutation(n)
-    return Points(np.concatenate(shapes)[mixed], np.repeat(np.arange(CLUSTERS), sizes)[mixed])
+    return Drawing(np.concatenate(shapes)[mixed], np.repeat(np.arange(CLUSTERS), sizes)[mixed])
 
 
 @click.command("demo")
-@click.option("--out", default="snmf-demo", show_default=True, help="Folder for graph, result and picture.")
+@click.option(
+    "--out", default="snmf-demo", show_default=True, help="Folder for graph, result, picture and report."
+)
 @click.option("--points", type=int, default=2000, show_default=True, help="How many points to draw.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the points.")
 def demo_(out: str, points: int, seed: int) -> None:
-    """Cluster points that k-means cannot separate, from nothing to a picture."""
+    """Cluster points that k-means cannot separate, from nothing to a report to look at."""
     from sklearn.cluster import KMeans
 
     from snmf_dist.result.report import save_picture
@@ -69,8 +71,8 @@ def demo_(out: str, points: int, seed: int) -> None:
     if os.path.exists(out) and not os.path.isdir(out):
         raise StoreExists(f"{out}: is a file; choose a folder")
     os.makedirs(out, exist_ok=True)
-    graph_path, result_path, picture = (
-        os.path.join(out, name) for name in ("demo-graph.zarr", "demo-result.zarr", "clusters.png")
+    graph_path, result_path, picture, page = (
+        os.path.join(out, name) for name in ("demo-graph.zarr", "demo-result.zarr", "clusters.png", "report.html")
     )
     drawn = make_points(points, seed=seed)
     console.print(f"{points} points in {CLUSTERS} clusters; their neighbour graph:")
@@ -91,4 +93,5 @@ def demo_(out: str, points: int, seed: int) -> None:
     rival = KMeans(CLUSTERS, n_init=10, random_state=0).fit_predict(drawn.X)
     accuracy = snmf_dist.score(rival, drawn.y).accuracy
     console.print(f"k-means on the same points: accuracy {accuracy:.3f}")
-    console.print(f"result: {result_path}\npicture: {picture}")
+    found.report(page, points=drawn.X, overwrite=True)
+    console.print(f"result: {result_path}\npicture: {picture}\nreport: {page}")

@@ -21,7 +21,7 @@ from snmf_dist.engine.machine import temporary_folder
 from snmf_dist.errors import ResultNotSaved
 from snmf_dist.graph.build import is_points
 from snmf_dist.listeners import JsonLines
-from snmf_dist.result.files import KIND
+from snmf_dist.result.files import RESULT
 from snmf_dist.result.scores import read_labels
 from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
@@ -68,10 +68,10 @@ NOT_CONVERGED = 1  # exit code
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
 @click.option(
     "--specks",
-    type=click.Choice(["drop", "own"]),
+    type=click.Choice(["drop", "own", "join"]),
     default="drop",
     show_default=True,
-    help="Small parts that no edge joins to the rest: label -1, or clusters of their own.",
+    help="Small parts that no edge joins to the rest: label -1, clusters of their own, or the nearest label.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option(
@@ -97,7 +97,8 @@ NOT_CONVERGED = 1  # exit code
     "--labels",
     "truth",
     metavar="FILE",
-    help="Known labels (.npy, .npz with y, or a line each): print how well they are met.",
+    help="Known labels (.npy, .npz with y, a line each, or .csv, .tsv, .parquet with id and label): print how "
+    "well they are met.",
 )
 @click.option(
     "--graph-setting",
@@ -153,7 +154,7 @@ def fit(
     settings["rho"] = number_or_auto(settings["rho"], "--rho")
     settings["checkpoint_every"] = _checkpoint_every(settings["checkpoint_every"])
     given = dict(_graph_setting(text) for text in graph_settings)
-    storage.check_free(storage.normal_path(out), KIND, overwrite=settings["overwrite"])
+    storage.check_free(storage.normal_path(out), RESULT, overwrite=settings["overwrite"])
     listeners = [iterations(console)]
     if json_lines:
         listeners.append(JsonLines(sys.stdout if json_lines == "-" else json_lines))
@@ -163,7 +164,7 @@ def fit(
                 store = find_graph(graph, {**given, "progress": progress})
         else:
             store = find_graph(graph, given or None)
-        known = read_labels(truth, n=store.n) if truth else None
+        known = read_labels(truth, n=store.n, ids=store.ids) if truth else None
         try:
             solution = snmf_dist.fit(store, out=out, listeners=listeners, **settings)
         except ResultNotSaved as error:

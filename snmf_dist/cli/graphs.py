@@ -55,6 +55,15 @@ from snmf_dist.engine.client import connect
 @click.option("--columns", help="Names of the source, target and weight columns, with commas between.")
 @click.option("--nodes", type=int, help="Number of nodes.  [default: the largest id decides]")
 @click.option("--first-id", type=int, default=0, show_default=True, help="1 for lists that count from one.")
+@click.option(
+    "--ids",
+    type=click.Choice(["auto", "rows", "numbers", "text"]),
+    default="auto",
+    show_default=True,
+    help="What node ids are: row numbers, whole numbers with gaps, or text; the last two are kept with the graph.",
+)
+@click.option("--memory-limit", metavar="BYTES", help="Bytes to use, as 1GiB.  [default: half of the memory]")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.")
 @click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
 def import_(
     source: str,
@@ -64,19 +73,20 @@ def import_(
     reorder: bool,
     columns: str | None,
     nodes: int | None,
+    scheduler: str | None,
     **options: Any,
 ) -> None:
     """Write SOURCE as the graph store GRAPH.
 
-    SOURCE is a SciPy .npz, a Matrix Market .mtx, an edge list (.csv .tsv .txt .edges .parquet: source,
-    target and optionally weight), an AnnData Zarr store, or another graph store to cut into other blocks.
-    Edge lists may be larger than memory.
+    SOURCE is an edge list (.csv .tsv .txt .edges .parquet .arrow: source, target and optionally weight), a
+    folder or quoted pattern of such files, METIS (.graph), GraphML, a SciPy .npz, Matrix Market .mtx, AnnData
+    (.h5ad or Zarr), or another graph store to cut into other blocks. Edge lists may be larger than memory.
 
     \b
     Example: snmf-dist import edges.tsv graph.zarr --symmetrize max --first-id 1
     """
     console = new_console()
-    with stages(console) as progress:
+    with connect(scheduler) if scheduler else nullcontext(), stages(console) as progress:
         store = snmf_dist.import_graph(
             source,
             graph,
@@ -116,7 +126,11 @@ def import_(
 )
 @click.option("--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]")
 @click.option("--connect", is_flag=True, help="Join small components to their nearest points.")
-@click.option("--columns", help="Columns of a Parquet file, with commas between.")
+@click.option("--columns", help="Columns of a Parquet or Arrow file, with commas between.")
+@click.option("--key", help="Which obsm of AnnData, or X; in other HDF5 the name of a dataset.")
+@click.option(
+    "--ids", metavar="COLUMN", help="Column of a Parquet or Arrow file with your ids, kept with the graph."
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.")
 @click.option("--no-resume", is_flag=True, help="Start over instead of continuing an interrupted build.")
 @click.option("--overwrite", is_flag=True, help="Replace the graph store at GRAPH.")
@@ -125,8 +139,9 @@ def graph_(
 ) -> None:
     """Build the similarity graph of POINTS as the graph store GRAPH.
 
-    POINTS is a 2-D Zarr array (a path or URL), .npy, SciPy CSR .npz or .parquet; it may be larger than
-    memory. The same command, given again, continues a build that was interrupted.
+    POINTS is a 2-D Zarr array (a path or URL), .npy, SciPy CSR .npz, .parquet, .arrow, AnnData (.h5ad or
+    Zarr), other HDF5, .fbin or .u8bin; it may be larger than memory. The same command, given again, continues
+    a build that was interrupted.
 
     \b
     Example: snmf-dist graph embeddings.npy graph.zarr --metric cosine --memory-limit 4GiB

@@ -6,6 +6,7 @@ import snmf_dist
 from snmf_dist import storage
 from snmf_dist.cli.output import new_console, print_facts, print_solution
 from snmf_dist.cli.progress import stages
+from snmf_dist.result.checkpoints import SUFFIX, CheckpointFolder
 
 
 @click.command()
@@ -27,8 +28,13 @@ def info(path: str) -> None:
 @click.argument("path")
 @click.option("--quick", is_flag=True, help="Only sizes and the manifest; do not read all entries.")
 def check(path: str, quick: bool) -> None:
-    """Check that the graph store or result at PATH is whole and as it was written."""
+    """Check that the graph store, result or checkpoint at PATH is whole and as it was written."""
     console = new_console()
+    checkpoints = CheckpointFolder(storage.normal_path(path), "", {})
+    if path.rstrip("/").endswith(SUFFIX) and checkpoints.is_there():
+        checkpoints.validate()
+        console.print(f"{path}: ok (every entry read)")
+        return
     group = storage.open_group(storage.normal_path(path))
     if storage.kind_of(group) == "result":
         solution = snmf_dist.open_solution(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from snmf_dist.engine.halo import Source
+from snmf_dist.engine.halo import RowSource
 from snmf_dist.engine.reduce import add_up
 from snmf_dist.engine.serving import WorkerBlock, fetch_halo, room_of
 
@@ -32,7 +32,7 @@ class SweepCall:
         Columns of each result.
     adds_up : bool
         Whether what `f` returns is added up over the blocks.
-    source : Source
+    source : RowSource
         Where the rows of the other blocks are.
     """
 
@@ -42,7 +42,7 @@ class SweepCall:
     scalars: Mapping[str, Any]
     widths: tuple[int, ...]
     adds_up: bool
-    source: Source
+    source: RowSource
 
     def __call__(self, A: WorkerBlock, own: np.ndarray, *values: Any) -> Any:
         """Do it; the results and then the value to add up, or the only one of these."""

@@ -3,10 +3,12 @@
 Without a client everything runs on threads of this process.
 """
 
+import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from snmf_dist import storage
 from snmf_dist.engine import machine
 from snmf_dist.engine.machine import cores, release_memory
 from snmf_dist.engine.tasks import written_rows
-from snmf_dist.engine.waiting import Watch, gather, wait_a_while, wait_for, worker_addresses
+from snmf_dist.engine.waiting import NO_WORKERS, Watch, gather, wait_a_while, wait_for, worker_addresses
 from snmf_dist.errors import ClusterError, RowsLost, WorkLost
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,7 @@ TIMEOUT = 15.0
 CHECK = 30.0  # seconds that workers have to answer before work starts
 CHECKED = ("dask", "distributed", "numpy", "scipy", "zarr", "snmf-dist")  # versions that must be the same
 DEATHS = 3  # times that a task is given out anew after Dask gave it up, because its workers died
+ACTOR_GONE = "Worker holding Actor was lost"  # how Dask says it, in a RuntimeError
 
 
 def current_client() -> Any | None:
@@ -62,21 +65,27 @@ def connect(address: str, *, timeout: float | None = None) -> Iterator[Any]:
     import distributed
 
     timeout = TIMEOUT if timeout is None else timeout
+    gc.collect()  # a client that could not connect closes when it is collected: not while this one starts
     try:
         client = distributed.Client(address, timeout=timeout)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates
         raise ClusterError(
             f"{address}: no Dask scheduler answers there ({type(error).__name__}); check the "
-            "address, or start one with `dask scheduler`"
+            "address and Dask's TLS settings, or start one with `dask scheduler`"
         ) from error
     with client:
-        try:
-            client.wait_for_workers(1, timeout=timeout)
-        except TimeoutError:
-            raise ClusterError(
-                f"{address}: the scheduler has no workers; start some with `dask worker {address}`"
-            ) from None
+        _wait_for_a_worker(client, timeout)
         yield client
+
+
+def _wait_for_a_worker(client: Any, timeout: float) -> None:
+    address = client.scheduler_info()["address"]
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError:
+        raise ClusterError(
+            f"{address}: the scheduler has no workers; start some with `dask worker {address}`"
+        ) from None
 
 
 def check_workers(client: Any, path: str, options: storage.Options = None) -> None:
@@ -91,14 +100,21 @@ def check_workers(client: Any, path: str, options: storage.Options = None) -> No
         address: client.submit(_look_around, path, options, workers=[address], pure=False) for address in addresses
     }
     watch, deadline, waiting = Watch(client), time.monotonic() + CHECK, list(asked.values())
-    while waiting and time.monotonic() < deadline and any(a in worker_addresses(client) for a in asked):
-        waiting = list(wait_a_while(waiting, watch, all_of_them=True))
+    while waiting and time.monotonic() < deadline:
+        wait_a_while(waiting, watch, all_of_them=True)
+        here_still = worker_addresses(client)
+        waiting = [future for address, future in asked.items() if address in here_still and not future.done()]
+    if not worker_addresses(client):  # all of them died; a nanny starts its worker again
+        _wait_for_a_worker(client, NO_WORKERS)
+        check_workers(client, path, options)
+        return
     here = _versions()
     for address, future in asked.items():
         if future.status == "error":
             _explain_check(address, future.exception())
         elif future.status != "finished":
-            logger.warning("worker %s has not answered for %.0f s; it was not checked", address, CHECK)
+            if future in waiting:
+                logger.warning("worker %s has not answered for %.0f s; it was not checked", address, CHECK)
             continue
         found = future.result()
         _compare(address, here, found["versions"])
@@ -139,7 +155,11 @@ def explain_losses() -> Iterator[None]:
         ) from error
     except Exception as error:
         lost = client is not None and client.status != "running"  # what fails then may look like anything
-        if not lost and not isinstance(error, CommClosedError | FutureCancelledError):
+        if (
+            not lost
+            and not isinstance(error, CommClosedError | FutureCancelledError)
+            and ACTOR_GONE not in str(error)
+        ):
             raise
         if not lost:
             raise RowsLost(f"results went with the worker that held them ({type(error).__name__})") from error
@@ -155,6 +175,7 @@ def run_tasks(
     *,
     threads: int | None = None,
     done: Callable[[int], None] | None = None,
+    on_workers: bool = True,
 ) -> list[Any]:
     """Call `f` on each item, on the workers of the current client or on threads; results in order.
 
@@ -166,8 +187,10 @@ def run_tasks(
         How many at a time without a client; by default one for each core.
     done : callable, optional
         Told how many are finished, after each.
+    on_workers : bool, default True
+        False stays in this process even if there is a client.
     """
-    client, f = current_client(), _Tidy(f)
+    client, f = current_client() if on_workers else None, _Tidy(f)
     if client is not None:
         with explain_losses():
             return _run_on_workers(client, f, items, done or (lambda finished: None))
@@ -183,6 +206,19 @@ def run_tasks(
             for future in futures:  # after an error the rest is not worth waiting for
                 future.cancel()
     return [results[i] for i in range(len(items))]
+
+
+def run_stream(f: Callable[[Any], Any], items: Iterable[Any], *, threads: int) -> list[Any]:
+    """Call `f` on each item on threads while the next ones are made; no more are held than there are threads."""
+    results: list[Any] = []
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Any] = deque()
+        for item in items:
+            if len(waiting) >= threads:
+                results.append(waiting.popleft().result())
+            waiting.append(pool.submit(f, item))
+            del item
+        return results + [future.result() for future in waiting]
 
 
 def _run_on_workers(
@@ -201,7 +237,7 @@ def _run_on_workers(
             for future in [future for future in waiting if future not in left]:
                 i = waiting.pop(future)
                 try:
-                    results[i] = future.result()
+                    results[i] = gather(client, future)
                 except KilledWorker:
                     deaths[i] += 1
                     if deaths[i] > DEATHS:
@@ -241,6 +277,8 @@ class _Tidy:
 
     def __call__(self, item: Any) -> Any:
         try:
+            return self.f(item)
+        except SystemError:  # CPython's issue 106905: `np.load` in two threads at a time may stumble
             return self.f(item)
         finally:
             release_memory()

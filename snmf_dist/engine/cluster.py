@@ -12,8 +12,7 @@ the loop to the kernel:
 5. The sums meet in one task (`calls.CentralCall`), whose result all sweeps of the next half depend on. So a sweep
    runs only when the rows it asks others for are there.
 
-Dask cannot compute a lost block again by itself, since it does not see what a sweep asked of others. A loss ends
-the work with `RowsLost`, and the run starts again on the workers that are left.
+Dask cannot compute a lost block again, since it does not see what a sweep asked of others: a loss is `RowsLost`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +34,7 @@ from snmf_dist.engine.calls import (
     same_value,
     some_rows,
 )
-from snmf_dist.engine.halo import Source
+from snmf_dist.engine.halo import RowSource
 from snmf_dist.engine.lineage import cut_lineage
 from snmf_dist.engine.plan import STEPS_AHEAD
 from snmf_dist.engine.reduce import FAN_IN, add_up, in_groups
@@ -64,10 +63,7 @@ class ClusterGraph:
     prepare : callable, optional
         Called once on each worker before work starts.
 
-    Raises
-    ------
-    RowsLost
-        A worker was lost while A was read.
+    A worker that is lost while A is read is a `RowsLost`, here and in every word.
     """
 
     ahead = STEPS_AHEAD
@@ -171,7 +167,7 @@ class ClusterGraph:
         sums = self._add_up(work | leaves, list(leaves), uses, covers=frozenset([name, *names]), reads=[B])
         results = []
         for part, (label, width) in enumerate(zip(names, widths, strict=True)):
-            one = ClusterRows(sums.layer, label, self.bounds, width, B.dtype, Source(label, name, part))
+            one = ClusterRows(sums.layer, label, self.bounds, width, B.dtype, RowSource(label, name, part))
             one.sums = sums
             results.append(one)
         return tuple(results)
@@ -202,8 +198,8 @@ class ClusterGraph:
         """Wait for small values that were begun, all at a time."""
         named = numbers if isinstance(numbers, Mapping) else {"": numbers}
         small = {name: value for name, value in named.items() if isinstance(value, Small)}
-        wait_for(self.client, [future for value in small.values() for future in value.futures])
-        found = gather(self.client, {name: value.futures for name, value in small.items()})
+        wait_for(self.client, [future for value in small.values() for future in value.futures], workers=self.homes)
+        found = gather(self.client, {name: value.futures for name, value in small.items()}, workers=self.homes)
         for value in small.values():
             value.layer.finish()
         known = {k: add_up(list(v)) if small[k].to_add else v[0] for k, v in found.items()}
@@ -232,7 +228,7 @@ class ClusterGraph:
             layer = Layer(tasks.row_tasks(name, some_rows, wanted), [rows])
             rows = ClusterRows(layer, name, self.bounds, rows.shape[1], rows.dtype)
         self._wait_for(rows)
-        return np.concatenate(gather(self.client, rows.futures))
+        return np.concatenate(gather(self.client, rows.futures, workers=self.homes))
 
     def reorder(self, rows: Any, index: np.ndarray) -> Any:
         """Row i of the result, a Dask array, is row index[i]; each block's task asks the workers for its rows."""
@@ -348,5 +344,5 @@ class ClusterGraph:
     def _wait_for(self, rows: ClusterRows) -> None:
         """Wait until all blocks are there."""
         self.begin(((rows,), {}))
-        wait_for(self.client, rows.futures)
+        wait_for(self.client, rows.futures, workers=self.homes)
         rows.layer.finish()

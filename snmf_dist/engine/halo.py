@@ -35,7 +35,7 @@ class Need(NamedTuple):
         return rows if self.rows is None else rows[self.rows]
 
 
-class Source(NamedTuple):
+class RowSource(NamedTuple):
     """The keys under which a block of some rows may be held.
 
     Attributes

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snmf_dist.engine import tasks
-from snmf_dist.engine.serving import futures_of, keep_here
+from snmf_dist.engine.serving import keep_here
 from snmf_dist.engine.tasks import ClusterRows, Layer, Result
 from snmf_dist.engine.waiting import wait_for
+from snmf_dist.errors import RowsLost
 
 
 def cut_lineage(client: Any, rows: Iterable[ClusterRows], homes: Sequence[str]) -> None:
@@ -27,15 +28,26 @@ def cut_lineage(client: Any, rows: Iterable[ClusterRows], homes: Sequence[str]) 
         The worker of each block.
     """
     rows = list({id(one): one for one in rows}.values())
-    names = tuple(tasks.unique_name("kept") for _ in rows)
+    names = [tasks.unique_name("kept") for _ in rows]
+    keys = list(zip(*(tasks.chunk_keys(name, len(homes)) for name in names), strict=True))  # those of each block
+    published = [tasks.unique_name("published") for _ in homes]
     blocks = zip(*(one.refs for one in rows), strict=True)
     work = tasks.row_tasks(
-        tasks.unique_name(keep_here), keep_here, [(names, i, *some) for i, some in enumerate(blocks)], chunks=False
+        tasks.unique_name(keep_here),
+        keep_here,
+        [(name, wanted, *some) for name, wanted, some in zip(published, keys, blocks, strict=True)],
+        chunks=False,
     )
-    kept = Result(Layer(work, rows), list(work))  # holds the blocks until this process does
+    kept = Result(Layer(work, rows), list(work))
     tasks.begin(client, [kept], homes)
-    wait_for(client, kept.futures)
-    futures = [futures_of(client, tasks.chunk_keys(name, len(kept.keys))) for name in names]
-    wait_for(client, [future for some in futures for future in some])
-    for one, name, some in zip(rows, names, futures, strict=True):
-        one.move_to(name, some)
+    try:
+        wait_for(client, kept.futures, workers=homes)
+        there = client.get_dataset(published)  # from now on this process asks for the blocks itself
+        wait_for(client, [future for block in there for future in block], workers=homes)
+    except KeyError as error:
+        raise RowsLost(f"rows were lost while their past was cut: {error}") from error
+    finally:
+        for name in published:
+            client.unpublish_dataset(name)
+    for one, name, futures in zip(rows, names, zip(*there, strict=True), strict=True):
+        one.move_to(name, list(futures))

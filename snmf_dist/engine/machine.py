@@ -1,6 +1,8 @@
 """The machine of this process: cores and memory as Dask sees them, cgroups included; threads; temporary files."""
 
 import ctypes
+import resource
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from snmf_dist.errors import InputError
 
-SHARE = 0.5  # of the machine's memory that a process may use unless it is told otherwise
+MEMORY_SHARE = 0.5  # of the machine's memory that a process may use unless it is told otherwise
 
 
 def cores() -> int:
@@ -47,6 +49,12 @@ def memory() -> float:
     return float(memory_limit())
 
 
+def peak_memory() -> int:
+    """The most bytes of memory that this process has had so far."""
+    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found if sys.platform == "darwin" else 1024 * found
+
+
 def memory_limit(limit: int | str | None, *, worker: float | None = None) -> float:
     """Bytes that a process may use.
 
@@ -58,7 +66,7 @@ def memory_limit(limit: int | str | None, *, worker: float | None = None) -> flo
         The limit of the smallest worker of a cluster; without it the default is half of this machine's memory.
     """
     if limit is None:
-        return worker or SHARE * memory()
+        return worker or MEMORY_SHARE * memory()
     try:
         return float(parse_bytes(limit))
     except (ValueError, TypeError, AttributeError):

@@ -6,18 +6,19 @@ cannot hold of the rest they spill by themselves. What a row costs was counted i
 measured peaks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from snmf_dist.card import card
 from snmf_dist.errors import DoesNotFit
 
 PROCESS = 340e6  # bytes of a process that has just compiled its kernels; 220e6 if they were kept. Measured
 SLICE = 16_384  # rows worked on at a time: 20 columns of them stay in a core's second cache
 STEPS_AHEAD = 4  # steps under way at a time on a cluster
 LEAST_ROWS = 1024  # of a slice on disk
-WINDOW = 65_536  # bytes around a row on disk that the system brings into memory with it
+READ_AHEAD = 65_536  # bytes around a row on disk that the system brings into memory with it
 COMPARED = 144  # bytes a row of what the modularity of sixteen clusterings is taken from
 LABELLED = 64 + COMPARED  # the same, with the clusterings
 LOOKS = 64  # bytes a row of degrees, labels and what is compared with them
@@ -71,6 +72,20 @@ class Plan:
     limit: float | None
     workers: int
 
+    def _repr_html_(self) -> str:
+        return card("Plan", self._facts)
+
+    def _facts(self) -> dict[str, str]:
+        """What a notebook shows."""
+        way = self.way
+        return {
+            "way": way.name,
+            "processes": str(max(self.workers, 1)),
+            "a process": _text(way.process) + ("" if self.limit is None else f" of {_text(self.limit)}"),
+            "a task": f"{_text(way.block)}, {way.block_rows:,} rows",
+            "temporary files": _text(way.disk),
+        }
+
     @property
     def total(self) -> float:
         """Bytes of all processes together."""
@@ -98,6 +113,7 @@ def plan(
     task_columns: int = 11,
     init: str = "kmeans",
     n_init: int = 1,
+    basis_columns: int | None = None,
     memory: float | None = None,
     workers: int = 0,
     threads: int = 2,
@@ -109,11 +125,17 @@ def plan(
 
     Parameters
     ----------
-    n, nnz, k : int
-        Rows and entries of A, and clusters.
-    arrays, task_columns : int
-        What the solver holds and touches, as `loop.Solver` says; by default those of ADMM.
-    dtype, init, n_init
+    n : int
+        Rows of A.
+    nnz : int
+        Entries of A.
+    k : int
+        Number of clusters.
+    arrays : int
+        How many arrays the solver holds, as `problem.Solver` says; by default those of ADMM.
+    task_columns : int
+        How many columns a task of the solver touches, as `problem.Solver` says; by default those of ADMM.
+    dtype, init, n_init, basis_columns
         As `fit` has them.
     memory : float, optional
         Bytes that a process may use; without it everything fits.
@@ -148,6 +170,7 @@ def plan(
     size = _Sizes(
         n, nnz, k, np.dtype(dtype).itemsize, arrays, task_columns, init, n_init, halo, stored_rows, threads
     )
+    size = replace(size, wide=max(k, basis_columns or 0) + 10)
     if workers:
         rows = block_rows or -(-n // (workers * threads))
         ways = tuple(size.on_workers(name, workers, rows) for name in ("on workers", "A streamed by workers"))
@@ -180,6 +203,7 @@ class _Sizes:
     halo: float
     stored_rows: int
     threads: int
+    wide: int = 0  # columns that the eigenvectors are found with
 
     @property
     def graph(self) -> float:
@@ -193,7 +217,7 @@ class _Sizes:
         state = (arrays * self.n_init + ended) * self.k * self.item + LOOKS
         start = 0.0
         if self.init != "random":
-            start = basis * (self.k + 10) * self.item
+            start = basis * self.wide * self.item
         if self.init == "kmeans":
             start = max(start, 2 * self.k * self.item + LABELLED)
         return max(state, start)
@@ -206,7 +230,7 @@ class _Sizes:
 
     def task(self, rows: int) -> float:
         """A task on a block: rows that it reads and writes, those it needs from others, and its part of A."""
-        columns = max(self.k * self.n_init, self.k + 10)
+        columns = max(self.k * self.n_init, self.wide)
         own = rows * (self.task_columns * self.k * self.n_init + columns) + self.halo_rows(rows) * columns
         return own * self.item + rows * self.nnz / self.n * (self.item + 4)
 
@@ -217,7 +241,7 @@ class _Sizes:
 
     def in_memory(self, block_rows: int | None) -> Way:
         rows = min(block_rows or SLICE, self.n)
-        task = rows * 4.0 * (self.k + 10) * self.item
+        task = rows * 4.0 * self.wide * self.item
         held = self.graph + self.n * self.rows(self.arrays, 3)
         return Way("in memory", PROCESS + held + self.threads * task, task, rows)
 
@@ -234,11 +258,11 @@ class _Sizes:
         a_row = self.task_columns * self.k * self.n_init * self.item + self.nnz / self.n * (self.item + 4)
         others = self.k * self.n_init * self.item
         if self.init != "random":
-            others = max(others, (self.k + 10) * self.item)
+            others = max(others, self.wide * self.item)
         if self.init == "kmeans":
             others = max(others, COMPARED)
         while True:
-            halo = min(self.n * others / self.threads, rows * others + self.halo_rows(rows) * WINDOW)
+            halo = min(self.n * others / self.threads, rows * others + self.halo_rows(rows) * READ_AHEAD)
             task = max(rows * a_row + halo, self.load(self.stored_rows))
             total = PROCESS + 32.0 * self.n + self.threads * task
             if block_rows or rows <= LEAST_ROWS or memory is None or total <= memory:

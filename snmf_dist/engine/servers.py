@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from snmf_dist.engine.serving import Places, RowServer
+from snmf_dist.engine.serving import BlockPlaces, RowServer
 from snmf_dist.engine.tasks import ClusterRows
 from snmf_dist.engine.waiting import wait_for, worker_addresses
 from snmf_dist.errors import RowsLost
@@ -36,7 +36,7 @@ class Servers:
         workers = set(worker_addresses(self.client))
         return bool(workers - self.known) and max(Counter(homes).values()) > -(-len(homes) // len(workers))
 
-    def find(self, rows: ClusterRows) -> Places:
+    def find(self, rows: ClusterRows) -> BlockPlaces:
         """Where each block of some rows is now."""
         holders = self.client.who_has(rows.futures)
         addresses = []
@@ -45,7 +45,7 @@ class Servers:
                 raise RowsLost(f"block {i} is on no worker any more")
             addresses.append(min(holders[key]))
         self._start(dict.fromkeys(addresses))
-        return Places(tuple(addresses), dict(self.by_address))
+        return BlockPlaces(tuple(addresses), dict(self.by_address))
 
     def close(self) -> None:
         """Let the servers go, and with them what the run keeps on the workers.
@@ -64,5 +64,11 @@ class Servers:
             for address in missing
         ]
         self.futures += futures
-        wait_for(self.client, futures, workers=missing)
-        self.by_address |= {address: future.result() for address, future in zip(missing, futures, strict=True)}
+        try:
+            wait_for(self.client, futures, workers=missing)
+            self.by_address |= {address: future.result() for address, future in zip(missing, futures, strict=True)}
+        except (RuntimeError, ValueError) as error:  # what Dask raises for an actor whose worker is gone
+            gone = set(missing).difference(worker_addresses(self.client))
+            if not gone:
+                raise
+            raise RowsLost(f"worker {gone.pop()} was lost before its work was done") from error

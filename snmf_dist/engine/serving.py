@@ -16,14 +16,15 @@ import numpy as np
 from distributed import Future, get_client, get_worker
 
 from snmf_dist.engine.buffers import Buffers
-from snmf_dist.engine.halo import Block, Need, Source, find_needs, local_block
+from snmf_dist.engine.halo import Block, Need, RowSource, find_needs, local_block
+from snmf_dist.engine.metrics import counts
 from snmf_dist.errors import RowsLost
 
 ANSWER = 60.0  # seconds to wait for another worker's rows; a worker that is stopped or cut off does not answer
 ASK_AFTER = 1.0  # seconds after which the scheduler is asked whether that worker is still there
 
 
-class Places(NamedTuple):
+class BlockPlaces(NamedTuple):
     """Where the blocks of a run are, and whom to ask for their rows.
 
     Attributes
@@ -56,7 +57,7 @@ class WorkerBlock:
         The rows, if they are held.
     run : str
         The run it belongs to.
-    places : Places or None
+    places : BlockPlaces or None
         Where the other blocks are.
     """
 
@@ -66,7 +67,7 @@ class WorkerBlock:
     needs: tuple[Need, ...]
     block: Block | None
     run: str
-    places: Places | None = None
+    places: BlockPlaces | None = None
 
     def open(self) -> Block:
         """The rows, read now if they are not held."""
@@ -118,17 +119,22 @@ class RowServer:
         """Remember which rows of the blocks held here block i needs: the lists travel once."""
         self.room.wanted.update({(i, j): rows for j, rows in lists.items()})
 
-    def take(self, i: int, blocks: Sequence[int], source: Source) -> np.ndarray | None:
+    def take(self, i: int, blocks: Sequence[int], source: RowSource) -> np.ndarray | None:
         """The rows that block i needs of these blocks, one below the other; None if one is not here."""
         found = [held_block(self.worker, source, j) for j in blocks]
         if any(rows is None or (i, j) not in self.room.wanted for j, rows in zip(blocks, found, strict=True)):
             return None
         lists = [self.room.wanted[i, j] for j in blocks]
-        return pack([rows for rows in found if rows is not None], lists, self.room.buffers)
+        sent = pack([rows for rows in found if rows is not None], lists, self.room.buffers)
+        counts().add(sent)
+        return sent
 
-    def pick(self, wanted: Mapping[int, np.ndarray | None], source: Source) -> dict[int, np.ndarray | None]:
+    def pick(self, wanted: Mapping[int, np.ndarray | None], source: RowSource) -> dict[int, np.ndarray | None]:
         """Rows of blocks held here; None for a block that is not."""
-        return pick_rows(self.worker, wanted, source)
+        found = pick_rows(self.worker, wanted, source)
+        for rows in found.values():
+            counts().add(rows)
+        return found
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # of a server that was never ready
@@ -150,7 +156,7 @@ def pack(blocks: Sequence[np.ndarray], lists: Sequence[np.ndarray | None], buffe
     return out
 
 
-def held_block(worker: Any, source: Source, j: int) -> np.ndarray | None:
+def held_block(worker: Any, source: RowSource, j: int) -> np.ndarray | None:
     """Block j of some rows, if this worker holds it, in memory or spilled."""
     for _ in range(2):  # between two looks the chunk may take the place of what it is picked from
         with contextlib.suppress(KeyError):
@@ -170,17 +176,17 @@ def read_block(
     return WorkerBlock(i, bounds, read, needs, local_block(A, bounds, i, needs) if held else None, run)
 
 
-def keep_here(names: Sequence[str], i: int, *blocks: np.ndarray) -> Any:
-    """Hold block i of some rows under other names, as data of this worker that no task has made."""
-    return get_client().scatter({(name, i, 0): rows for name, rows in zip(names, blocks, strict=True)})
+def keep_here(publication: str, names: Sequence[str], *blocks: np.ndarray) -> None:
+    """Hold one block of some rows under other names, as data of this worker that no task has made.
+
+    The cluster holds them for whoever calls `Client.get_dataset(publication)`, until it is unpublished.
+    """
+    client = get_client()
+    kept = client.scatter(dict(zip(names, blocks, strict=True)))
+    client.publish_dataset(list(kept.values()), name=publication)
 
 
-def futures_of(client: Any, keys: Sequence[Any]) -> list[Any]:
-    """Futures of what the workers hold under these keys."""
-    return [Future(key, client) for key in keys]
-
-
-def connect_block(A: WorkerBlock, places: Places) -> WorkerBlock:
+def connect_block(A: WorkerBlock, places: BlockPlaces) -> WorkerBlock:
     """Tell the servers of the other workers which rows this block will ask them for."""
     A, here = replace(A, places=places), get_worker().address
     asked = [
@@ -193,7 +199,7 @@ def connect_block(A: WorkerBlock, places: Places) -> WorkerBlock:
     return A
 
 
-def fetch_halo(A: WorkerBlock, source: Source, own: np.ndarray, buffers: Buffers) -> np.ndarray:
+def fetch_halo(A: WorkerBlock, source: RowSource, own: np.ndarray, buffers: Buffers) -> np.ndarray:
     """The rows of other blocks that block A.i needs, in the order of its needs."""
     if not A.needs:
         return own[:0]
@@ -237,7 +243,7 @@ def _by_address(A: WorkerBlock) -> dict[str, list[int]]:
     return found
 
 
-def look_for(j: int, rows: np.ndarray | None, source: Source, servers: Mapping[str, Any]) -> np.ndarray:
+def look_for(j: int, rows: np.ndarray | None, source: RowSource, servers: Mapping[str, Any]) -> np.ndarray:
     """Rows of a block that is not where it should be: ask the scheduler where it is, and the server there."""
     client, keys = get_client(), [(source.name, j, 0), *([] if source.task is None else [(source.task, j)])]
     for _ in range(2):  # between two looks the chunk may take the place of what it is picked from
@@ -264,7 +270,7 @@ def _answer(answer: Any, address: str) -> Any:
 
 
 def reorder_block(
-    index: np.ndarray, width: int, dtype: Any, *, bounds: np.ndarray, places: Places, source: Source
+    index: np.ndarray, width: int, dtype: Any, *, bounds: np.ndarray, places: BlockPlaces, source: RowSource
 ) -> np.ndarray:
     """Rows `index` of all rows, asked of the workers that hold them, one message each.
 
@@ -272,13 +278,15 @@ def reorder_block(
     ----------
     index : ndarray of int
         The numbers of the rows wanted.
-    width, dtype
-        The number of columns of the rows, and the type of their entries.
+    width : int
+        The number of columns of the rows.
+    dtype : dtype
+        The type of their entries.
     bounds : ndarray of int, (P + 1,)
         Where the blocks that hold them begin and end.
-    places : Places
+    places : BlockPlaces
         Where those blocks are.
-    source : Source
+    source : RowSource
         Where the rows are held.
     """
     block = np.searchsorted(bounds, index, side="right") - 1
@@ -299,7 +307,7 @@ def reorder_block(
 
 
 def pick_rows(
-    worker: Any, wanted: Mapping[int, np.ndarray | None], source: Source
+    worker: Any, wanted: Mapping[int, np.ndarray | None], source: RowSource
 ) -> dict[int, np.ndarray | None]:
     """Rows of blocks that this worker holds, all where there is no list; None for a block it does not hold."""
     blocks = {j: held_block(worker, source, j) for j in wanted}

@@ -17,7 +17,7 @@ from dask.base import annotate
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import DataNode, List, Task, TaskRef
 
-from snmf_dist.engine.halo import Source
+from snmf_dist.engine.halo import RowSource
 
 Key = Any  # a text or a tuple, as Dask has them
 _numbers = count()
@@ -113,19 +113,21 @@ class ClusterRows(Result):
         Block i is the chunk ``(name, i, 0)``.
     bounds : ndarray of int, (P + 1,)
         Where the blocks begin and end.
-    width, dtype
-        The number of columns, and the type of the entries.
-    source : Source, optional
+    width : int
+        The number of columns.
+    dtype : dtype
+        The type of the entries.
+    source : RowSource, optional
         Where a block may be found before its chunk is there.
     """
 
     def __init__(
-        self, layer: Layer, name: str, bounds: np.ndarray, width: int, dtype: Any, source: Source | None = None
+        self, layer: Layer, name: str, bounds: np.ndarray, width: int, dtype: Any, source: RowSource | None = None
     ) -> None:
         super().__init__(layer, chunk_keys(name, len(bounds) - 1))
         self.name, self.bounds = name, bounds
         self.shape, self.dtype = (int(bounds[-1]), width), np.dtype(dtype)
-        self.source = source or Source(name)
+        self.source = source or RowSource(name)
         self.sums: Any = None
 
     def move_to(self, name: str, futures: list[Any]) -> None:
@@ -133,7 +135,7 @@ class ClusterRows(Result):
         self.layer = Layer({}, [])
         self.layer.begun = self.layer.done = True
         self.name, self.keys, self.futures = name, chunk_keys(name, len(self.keys)), futures
-        self.source, self.sums = Source(name), None
+        self.source, self.sums = RowSource(name), None
 
     @property
     def array(self) -> Any:

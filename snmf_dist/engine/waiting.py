@@ -10,9 +10,9 @@ import logging
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
+from snmf_dist.engine.asking import ask_scheduler
 from snmf_dist.errors import RowsLost, WorkLost
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,8 @@ LOOK_EVERY = 2.0  # seconds between two looks
 NO_WORKERS = 60.0  # seconds that a cluster may be without workers
 SILENT = 60.0  # seconds without a sign of life after which a worker is given up; Dask itself waits five minutes
 STALLED = 120.0  # seconds in which no worker does anything
-GIVE_UP = 15.0  # seconds that giving up workers may take
+SAY_AFTER = 15.0  # seconds after which the user is told that nothing moves
+GIVE_UP = 8.0  # seconds that giving up workers may take
 CONTINUES = "start the run again: it continues from its checkpoint, if it writes to out="
 
 _signs: "weakref.WeakKeyDictionary[Any, dict[str, tuple[float, float]]]" = weakref.WeakKeyDictionary()
@@ -48,12 +49,19 @@ def wait_for(client: Any, futures: Sequence[Any], *, workers: Iterable[str] = ()
     Exception
         Whatever ended one of the tasks.
     """
-    watch = Watch(client, workers)
-    while wait_a_while(futures, watch, all_of_them=True):
-        pass
+    from distributed import KilledWorker
+
+    watch, left = Watch(client, workers), futures
+    while left := wait_a_while(left, watch, all_of_them=True):
+        lost = [future.key for future in left if future.status in ("lost", "cancelled")]
+        if lost:
+            raise RowsLost(f"{lost[0]} went with the worker that held it")
     for future in futures:
         if future.status == "error":
-            future.result()
+            try:
+                future.result()
+            except KilledWorker as error:
+                raise RowsLost(f"workers died again and again on the same work ({error.task})") from error
         if future.status != "finished":
             raise RowsLost(f"{future.key} was lost ({future.status})")
 
@@ -73,9 +81,9 @@ def wait_a_while(futures: Sequence[Any], watch: "Watch", *, all_of_them: bool) -
         return futures
 
 
-def gather(client: Any, futures: Any) -> Any:
-    """What tasks returned, in the structure of `futures`; raises as `wait_for` does."""
-    watch = Watch(client)
+def gather(client: Any, futures: Any, *, workers: Iterable[str] = ()) -> Any:
+    """What tasks returned, in the structure of `futures`; parameters and errors are those of `wait_for`."""
+    watch = Watch(client, workers)
     work = asyncio.run_coroutine_threadsafe(client.gather(futures, asynchronous=True), client.loop.asyncio_loop)
     while True:
         try:
@@ -137,7 +145,7 @@ class Watch:
         if seconds >= limit:
             remedy = "start some, and then" if not found else "give them more memory, and then"
             raise WorkLost(f"{why} for {seconds:.0f} s; {remedy} {CONTINUES}")
-        if seconds >= 2 * LOOK_EVERY and why != self.said:
+        if seconds >= SAY_AFTER and why != self.said:
             self.said = why
             logger.warning("%s for %.0f s; the run is given up after %.0f s of that", why, seconds, limit)
 
@@ -167,11 +175,10 @@ def silent_workers(client: Any, found: Mapping[str, Any]) -> list[str]:
 def give_up(client: Any, addresses: Sequence[str]) -> None:
     """Have the scheduler remove workers that do not answer; one that has a nanny is started again by it."""
     logger.warning("no sign of life for %.0f s: given up %s", SILENT, ", ".join(addresses))
-    with suppress(Exception):  # what cannot be removed now is tried again at the next look
-        client.run_on_scheduler(_remove, addresses=list(addresses))
+    ask_scheduler(client, _remove, list(addresses))  # what cannot be removed now is tried again at the next look
 
 
-async def _remove(dask_scheduler: Any, addresses: list[str]) -> None:
+async def _remove(addresses: list[str], dask_scheduler: Any) -> None:
     """Run on the scheduler: what it does itself with workers that are silent for five minutes."""
     await dask_scheduler.restart_workers(
         addresses, timeout=GIVE_UP, wait_for_workers=False, on_error="return", stimulus_id="snmf_dist-silent"

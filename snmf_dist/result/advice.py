@@ -8,29 +8,41 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.errors import NotConverged, ResultWarning
-from snmf_dist.result.solution import Solution
 
 WEAK = 0.02  # modularity below which clusters are hardly better than one
 GIANT = 0.95  # share of the labelled rows in one cluster that leaves nothing to the others
 
 
-def warn_of(solution: Solution, *, stacklevel: int = 3) -> None:
-    """Warn of what a user should know before using the result."""
+def warn_of(solution: Any, *, stacklevel: int = 3) -> None:
+    """Warn of what a user should know before using the result, a `Solution`."""
+    for kind, text in advice_on(solution):
+        warnings.warn(text, kind, stacklevel=stacklevel)
+
+
+def advice_on(solution: Any) -> list[tuple[type[UserWarning], str]]:
+    """What a user should know before using the result, each with the kind of its warning."""
+    found: list[tuple[type[UserWarning], str]] = []
     if not solution.status.converged:
         text = f"{solution.status.name} after {solution.n_iter} iterations: {solution.status.value}"
-        warnings.warn(text, NotConverged, stacklevel=stacklevel)
-    for text in (*_of_parts(solution), *_of_basis(solution), *_of_clusters(solution)):
-        warnings.warn(text, ResultWarning, stacklevel=stacklevel)
+        found.append((NotConverged, text))
+    texts = (*_of_parts(solution), *_of_basis(solution), *_of_clusters(solution))
+    return found + [(ResultWarning, text) for text in texts]
 
 
-def _of_parts(solution: Solution) -> Iterator[str]:
+def _of_parts(solution: Any) -> Iterator[str]:
     facts, k = solution.provenance, solution.k
     parts = facts.get("parts", 1)
-    if facts.get("specks"):
+    if facts.get("joined_rows"):
         yield (
-            f"{facts['speck_rows']} rows are in {facts['specks']} parts of the graph of fewer than "
+            f"{facts['joined_rows']} rows of small parts of the graph have the label of the row outside that "
+            "their part is nearest to; their memberships are zero"
+        )
+    apart = facts.get("speck_rows", 0) - facts.get("joined_rows", 0)
+    if facts.get("specks") and apart > 0:
+        yield (
+            f"{apart} rows are in {facts['specks']} parts of the graph of fewer than "
             f"{facts['speck_limit']} rows, and get label -1; specks='own' lets each part take a cluster"
-            + (", and build_graph(connect=True) joins them to their nearest rows" if facts.get("built") else "")
+            + (", specks='join' gives them the label of the nearest row outside" if facts.get("built") else "")
         )
     if parts > k:
         yield (
@@ -44,7 +56,7 @@ def _of_parts(solution: Solution) -> Iterator[str]:
         )
 
 
-def _of_basis(solution: Solution) -> Iterator[str]:
+def _of_basis(solution: Any) -> Iterator[str]:
     facts, gaps = solution.provenance, solution.eigengap
     if not facts.get("basis_converged", True):
         yield (
@@ -62,7 +74,7 @@ def _of_basis(solution: Solution) -> Iterator[str]:
         )
 
 
-def _of_clusters(solution: Solution) -> Iterator[str]:
+def _of_clusters(solution: Any) -> Iterator[str]:
     facts: Any = solution.provenance
     sizes = solution.sizes
     empty = int(np.count_nonzero(sizes == 0))
@@ -76,8 +88,9 @@ def _of_clusters(solution: Solution) -> Iterator[str]:
             f"these clusters are hardly better than one single cluster ({found}{share:.0%} of the rows in the "
             "largest); " + _better_graph(facts)
         )
-    lost = solution.n_unassigned - facts.get("isolated", 0) - facts.get("speck_rows", 0)
-    if facts.get("isolated"):
+    joined = facts.get("joined_rows", 0)
+    lost = solution.n_unassigned + joined - facts.get("isolated", 0) - facts.get("speck_rows", 0)
+    if facts.get("isolated") and not joined:
         yield f"{facts['isolated']} of {len(solution.labels)} rows have no edges and get label -1"
     if lost > 0:
         yield (

@@ -11,9 +11,11 @@ take turns, so that one is whole while the other is written. Layout of one, form
         bounds                  where the row blocks begin and end
         facts, start            how far the run is, and what its start found, as JSON text
         checksums               CRC-32 of each chunk of each array
+        types                   of each array; checkpoints of snmf_dist 0.1.0 may lack them
     state-X …, labels, peak-0 …, spectral   the rows, in the graph store's order
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Collection, Mapping
@@ -24,12 +26,14 @@ import fsspec
 import numpy as np
 import zarr
 
-from snmf_dist import storage
+from snmf_dist import storage, verified
 from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import InputError, RowsLost, SnmfError, StoreCorrupt
 from snmf_dist.result.files import BlockWriter
 
-KIND = "checkpoint"
+logger = logging.getLogger(__name__)
+
+CHECKPOINT = "checkpoint"
 SUFFIX = ".checkpoint"
 GENERATIONS = ("a", "b")
 MAY_CHANGE = ("max_iter", "tol")  # settings that do not change what an iteration does
@@ -84,19 +88,23 @@ class CheckpointFolder:
         found = [one for one in found if one[1]["number"] not in without]
         if not found:
             return None
-        group, block, name = max(found, key=lambda one: one[1]["number"])
-        self._compare(block)
-        bounds = np.array(block["bounds"], dtype=np.int64)
-        where = self._place(name)
-        arrays = {array: self._rows(group, where, block, array) for array in block["checksums"]}
-        return Checkpoint(block["number"], block["settings"], bounds, block["facts"], block["start"], arrays)
+        newest, *older = sorted(found, key=lambda one: one[1]["number"], reverse=True)
+        self._compare(newest[1])
+        try:
+            return self._opened(*newest)
+        except StoreCorrupt as error:
+            if not older:
+                raise
+            logger.warning("the newest checkpoint is damaged (%s); the one before it is used", error)
+            self._compare(older[0][1])
+            return self._opened(*older[0])
 
     def begin(self, number: int) -> str:
         """Start generation `number`, over the older of the two; the place to write to."""
         place = self._place(GENERATIONS[number % 2])
         if not storage.is_url(place):
             os.makedirs(self.path, exist_ok=True)
-        storage.create_group(place, KIND, options=self.options)
+        storage.create_group(place, CHECKPOINT, options=self.options)
         return place
 
     def writer(self, place: str, name: str, shape: tuple[int, int], dtype: Any, rows: int) -> BlockWriter:
@@ -112,7 +120,7 @@ class CheckpointFolder:
         storage.flush(place)
         group = storage.open_group(place, self.options, mode="r+")
         whole = {"fingerprint": self.fingerprint, "settings": dict(self.settings), **block}
-        storage.finish_group(group, KIND, whole)
+        storage.finish_group(group, CHECKPOINT, whole)
         storage.flush(place)
 
     def remove(self) -> None:
@@ -124,6 +132,38 @@ class CheckpointFolder:
         if files.exists(place):
             files.rm(place, recursive=True)
 
+    def is_there(self) -> bool:
+        """Whether the folder holds a generation, whole or not."""
+        return any(storage.exists(self._place(name), self.options) for name in GENERATIONS)
+
+    def validate(self) -> None:
+        """Read all of every generation that is there, and compare it with its checksums.
+
+        Raises
+        ------
+        StoreCorrupt
+            A generation is damaged.
+        StoreIncomplete
+            A generation is not whole.
+        NotOurStore
+            The folder holds something else.
+        """
+        for name in GENERATIONS:
+            place = self._place(name)
+            if not storage.exists(place, self.options):
+                continue
+            group = storage.open_group(place, self.options)
+            block = storage.read_block(group, place, CHECKPOINT)
+            for array in self._opened(group, block, name).arrays.values():
+                for rows in array.blocks.ravel():
+                    rows.compute(scheduler="sync")
+
+    def _opened(self, group: zarr.Group, block: Mapping[str, Any], name: str) -> Checkpoint:
+        bounds = np.array(block["bounds"], dtype=np.int64)
+        place = self._place(name)
+        arrays = {array: self._rows(group, place, block, array) for array in block["checksums"]}
+        return Checkpoint(block["number"], block["settings"], bounds, block["facts"], block["start"], arrays)
+
     def _place(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}"
 
@@ -134,7 +174,7 @@ class CheckpointFolder:
             return None
         try:
             group = storage.open_group(place, self.options)
-            return group, storage.read_block(group, place, KIND), name
+            return group, storage.read_block(group, place, CHECKPOINT), name
         except SnmfError:
             return None
 
@@ -150,12 +190,14 @@ class CheckpointFolder:
                 )
 
     def _rows(self, group: zarr.Group, place: str, block: Mapping[str, Any], name: str) -> Any:
-        array = group.get(name)
-        crcs = block["checksums"][name]
-        if not isinstance(array, zarr.Array) or len(crcs) != -(-array.shape[0] // array.chunks[0]):
-            raise StoreCorrupt(
-                f"{place}: {name} is missing or of the wrong shape; pass resume=False to start over"
-            )
+        crcs, n = block["checksums"][name], int(block["bounds"][-1])
+        types = [block["types"][name]] if "types" in block else ["f4", "f8", "i4", "i8"]
+        try:
+            array = verified.find_array(group, name, place, shape=(n, None), dtypes=types)
+        except StoreCorrupt as error:
+            raise StoreCorrupt(f"{error}; pass resume=False to start over") from error
+        if len(crcs) != -(-n // array.chunks[0]) or array.chunks[1] != array.shape[1]:
+            raise StoreCorrupt(f"{place}: {name} is not cut as it was written; pass resume=False to start over")
         bounds = [*range(0, array.shape[0], array.chunks[0]), array.shape[0]]
         reader = BlockReader(place, self.options, name, tuple(crcs), array.chunks[0], block["number"])
         return array_from_reader(reader, bounds, array.shape[1], dtype=array.dtype)

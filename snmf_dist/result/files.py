@@ -8,9 +8,12 @@ Layout, format version 1 (one Zarr v3 group)::
         checksums                  CRC-32 of labels and history; of each chunk of membership
         state                      names of the arrays of the solver's state, if it was saved
         fields                     the columns of history (see IterationRecord)
+        ids                        the user's own ids of the rows, if there are any: see `snmf_dist.ids`
     membership   float (n, K)      L, in the input's own row order; one chunk is some rows whole
     labels       int32 (n,)        argmax of each row, -1 for a row of zeros
     spectral_labels  int32 (n,)    of plain spectral clustering, if the run began there
+    sample_rows  int64 (s,)        some rows, and where they lie in a plane of the leading eigenvectors, if the run
+    sample_places  float32 (s, 2)  began with those
     state-X ...  float (n, K)      the solver's state, in the graph store's row order, if it was saved
     history      float64 (iterations, fields)
                                    attributes["fields"] names the columns too; in results of 0.1 nothing else does
@@ -33,12 +36,13 @@ from snmf_dist import storage, verified
 from snmf_dist.engine.client import write_rows
 from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import NoRoom, StoreCorrupt
-from snmf_dist.result.records import IterationRecord, Status
+from snmf_dist.ids import Ids, read_ids, write_ids
+from snmf_dist.result.records import IterationRecord, Sample, Status
 
-KIND = "result"
-FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
+RESULT = "result"
+HISTORY_FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
 FLOATS = (np.float32, np.float64)
-REMEDY = "fit again with overwrite=True, or restore the result from a copy"
+RESULT_REMEDY = "fit again with overwrite=True, or restore the result from a copy"
 CHUNK_ENTRIES = 1 << 20  # of membership: 4 or 8 MB
 
 
@@ -53,6 +57,8 @@ class ResultParts(NamedTuple):
     provenance: Mapping[str, Any]
     spectral_labels: np.ndarray | None = None
     state: Any = None
+    ids: Ids | None = None
+    sample: Sample | None = None
 
 
 def check_room(path: str, n: int, K: int, dtype: Any, *, state: int = 0) -> None:
@@ -74,8 +80,8 @@ def write_result(
     """Write a result; row blocks of the membership are written where they are."""
     n, K = parts.membership.shape
     rows = max(1, min(CHUNK_ENTRIES // K, n))
-    with storage.replacing(path, KIND, overwrite=overwrite, options=options) as place:
-        group = storage.create_group(place, KIND, options=options)
+    with storage.replacing(path, RESULT, overwrite=overwrite, options=options) as place:
+        group = storage.create_group(place, RESULT, options=options)
         state = {} if parts.state is None else {f"state-{k}": v for k, v in parts.state._asdict().items()}
         checksums: dict[str, Any] = {}
         for name, array in {"membership": parts.membership, **state}.items():
@@ -83,21 +89,26 @@ def write_result(
             checksums[name] = write_rows(array, BlockWriter(place, options, name), block_rows=rows)
         table = np.array([dataclasses.astuple(record) for record in parts.history])
         history = group.create_array("history", data=table)
-        history.attrs["fields"] = list(FIELDS)
+        history.attrs["fields"] = list(HISTORY_FIELDS)
         checksums["history"] = storage.checksum(table)
         checksums["labels"] = storage.write_vector(group, "labels", parts.labels)
         if parts.spectral_labels is not None:
             checksums["spectral_labels"] = storage.write_vector(group, "spectral_labels", parts.spectral_labels)
+        if parts.sample is not None:
+            checksums["sample_rows"] = storage.write_vector(group, "sample_rows", parts.sample.rows)
+            group.create_array("sample_places", data=parts.sample.places)
+            checksums["sample_places"] = storage.checksum(parts.sample.places)
         storage.finish_group(
             group,
-            KIND,
+            RESULT,
             {
                 "status": parts.status.name,
                 "settings": dict(parts.settings),
                 "provenance": dict(parts.provenance),
-                "fields": list(FIELDS),
+                "fields": list(HISTORY_FIELDS),
                 "state": [] if parts.state is None else list(parts.state._fields),
                 "checksums": checksums,
+                **({} if parts.ids is None else {"ids": write_ids(group, parts.ids)}),
             },
         )
 
@@ -105,10 +116,10 @@ def write_result(
 def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
     """Open a result; its membership is read when used."""
     group = storage.open_group(path, options)
-    block = storage.read_block(group, path, KIND)
+    block = storage.read_block(group, path, RESULT)
     wrong = list(_problems(block))
     if wrong:
-        raise StoreCorrupt(f"{path}: its attributes are wrong: {'; '.join(wrong)}; {REMEDY}")
+        raise StoreCorrupt(f"{path}: its attributes are wrong: {'; '.join(wrong)}; {RESULT_REMEDY}")
     with _explaining(path, options, block):
         membership = verified.find_array(group, "membership", path, shape=(None, None), dtypes=FLOATS)
         n, K = membership.shape
@@ -126,6 +137,8 @@ def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
             provenance=block["provenance"],
             spectral_labels=labels[1] if len(labels) > 1 else None,
             state=namedtuple("State", block["state"])(**state) if state else None,
+            ids=read_ids(group, block["ids"], path, n=n) if "ids" in block else None,
+            sample=_sample(group, block, path, n=n) if "sample_rows" in block["checksums"] else None,
         )
 
 
@@ -144,12 +157,12 @@ def _problems(block: Mapping[str, Any]) -> Iterator[str]:
         yield "checksums has not one for each chunk of membership and state"
     if not all(type(checksums.get(name)) is int for name in ("labels", "history")):
         yield "checksums has not one for each of labels and history"
-    if not set(block.get("fields", FIELDS)) <= set(FIELDS):
+    if not set(block.get("fields", HISTORY_FIELDS)) <= set(HISTORY_FIELDS):
         yield f"fields is {block['fields']}"
 
 
 def _explaining(path: str, options: storage.Options, block: Mapping[str, Any]) -> Any:
-    return verified.explaining(path, KIND, block["checksum"], options, remedy=REMEDY)
+    return verified.explaining(path, RESULT, block["checksum"], options, remedy=RESULT_REMEDY)
 
 
 def _labels(group: zarr.Group, block: Mapping[str, Any], name: str, path: str, *, n: int, K: int) -> np.ndarray:
@@ -158,6 +171,21 @@ def _labels(group: zarr.Group, block: Mapping[str, Any], name: str, path: str, *
     if labels.min(initial=0) < -1 or labels.max(initial=0) >= K:
         raise StoreCorrupt(f"{path}: {name} has numbers outside -1:{K}")
     return labels
+
+
+def _sample(group: zarr.Group, block: Mapping[str, Any], path: str, *, n: int) -> Sample:
+    rows = verified.find_array(group, "sample_rows", path, shape=(None,), dtypes=[np.int64])
+    size = rows.shape[0]
+    places = verified.find_array(group, "sample_places", path, shape=(size, 2), dtypes=[np.float32])
+    found = Sample(
+        *(
+            verified.read_whole(array, block["checksums"].get(name), path, name)
+            for name, array in (("sample_rows", rows), ("sample_places", places))
+        )
+    )
+    if size and (found.rows.min() < 0 or found.rows.max() >= n):
+        raise StoreCorrupt(f"{path}: sample_rows has numbers outside 0:{n}")
+    return found
 
 
 def _history(group: zarr.Group, block: Mapping[str, Any], path: str) -> list[IterationRecord]:
@@ -215,7 +243,7 @@ class _ChunkReader:
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         group = storage.open_group(self.path, self.options)
-        block = storage.read_block(group, self.path, KIND)
+        block = storage.read_block(group, self.path, RESULT)
         if block["checksum"] != self.checksum:
             raise StoreCorrupt(f"{self.path}: the result was replaced since it was opened; open it again")
         with _explaining(self.path, self.options, block):

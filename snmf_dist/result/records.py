@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
 
 
 class Status(Enum):
@@ -31,6 +34,21 @@ class Status(Enum):
         return self in (Status.CONVERGED, Status.STATIONARY, Status.SETTLED, Status.PEAKED)
 
 
+class Sample(NamedTuple):
+    """Where some rows lie in a plane.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (s,)
+        The numbers of the rows.
+    places : ndarray of float32, shape (s, 2)
+        Their coordinates.
+    """
+
+    rows: np.ndarray
+    places: np.ndarray
+
+
 @dataclass(frozen=True)
 class IterationRecord:
     """The numbers of one iteration.
@@ -44,8 +62,10 @@ class IterationRecord:
         From 1.
     change : float
         The paper's criterion, ‖ΔX‖/‖X‖ + ‖ΔY‖/‖Y‖ + ‖ΔL‖/‖L‖.
-    primal, dual : float
-        Residuals: how far X and Y (or Z) are from L, and how far L (or Z) moved, times ρ.
+    primal : float
+        Primal residual: how far X and Y (or Z) are from L.
+    dual : float
+        Dual residual: how far L (or Z) moved, times ρ.
     rho : float
         Penalty used in this iteration.
     products : int

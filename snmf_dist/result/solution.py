@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from snmf_dist import storage
+from snmf_dist.card import card
 from snmf_dist.errors import StoreCorrupt
+from snmf_dist.ids import Ids
 from snmf_dist.locks import only_writer
+from snmf_dist.report.solution_page import write_report
+from snmf_dist.result import placing
+from snmf_dist.result.compare import Comparison, compare
+from snmf_dist.result.export import export
 from snmf_dist.result.files import ResultParts, read_result, write_result
-from snmf_dist.result.records import IterationRecord, Status
+from snmf_dist.result.records import IterationRecord, Sample, Status
 from snmf_dist.solve.kernels import row_labels
 
 
@@ -40,6 +46,11 @@ class Solution:
         The solver's last X, Y, L, Lam, Gam (or L, Z), row-blocked and in the graph store's row order. None if the
         solution was saved without it: by `fit` with ``out`` and not ``save_state``, or read back by
         `open_solution`.
+    ids : Ids or None
+        Your own id of each row: ``ids[3]`` belongs to ``labels[3]``. None if the graph has none.
+    sample : Sample or None
+        Up to 20,000 rows in a plane of the leading eigenvectors, for the map of a report. None if the start was
+        not made from eigenvectors, or if the run was interrupted and continued.
     """
 
     labels: np.ndarray
@@ -50,12 +61,32 @@ class Solution:
     provenance: Mapping[str, Any]
     spectral_labels: np.ndarray | None = field(default=None, repr=False)
     state: Any = field(default=None, repr=False)
+    ids: Ids | None = field(default=None, repr=False)
+    sample: Sample | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return (
             f"Solution(n={len(self.labels)}, k={self.k}, status={self.status.name}, "
             f"n_iter={self.n_iter}, captured={self.captured:.6g})"
         )
+
+    def _repr_html_(self) -> str:
+        return card("Solution", self._facts)
+
+    def _facts(self) -> dict[str, Any]:
+        """What a notebook shows; of what is in memory alone."""
+        sizes = sorted(self.sizes.tolist(), reverse=True)
+        last = self.history[-1]
+        return {
+            "status": f"{self.status.name}: {self.status.value}",
+            "rows, clusters": f"{len(self.labels):,}, {self.k}",
+            "captured": f"{self.captured:.6g}"
+            + (f" ({self.captured / self.bound:.1%} of the bound)" if self.bound > 0 else ""),
+            **({} if math.isnan(last.modularity) else {"modularity": f"{last.modularity:.3f}"}),
+            "cluster sizes": ", ".join(f"{size:,}" for size in sizes[:10]) + (", …" if self.k > 10 else ""),
+            "in no cluster": f"{self.n_unassigned:,}",
+            "iterations": self.n_iter,
+        }
 
     @property
     def k(self) -> int:
@@ -131,8 +162,108 @@ class Solution:
             rows.map_blocks(row_labels, chunks=(rows.chunks[0], (1,)), dtype=np.int32).compute().ravel()
             for rows in (self.membership, *(self.state or ()))
         ]
-        if not np.array_equal(found[0], self.labels):
+        joined = (found[0] < 0) & (self.settings.get("specks") == "join")  # labelled by a row outside their part
+        if not np.array_equal(np.where(joined, self.labels, found[0]), self.labels):
             raise StoreCorrupt("the labels are not those of the membership; fit again with overwrite=True")
+        if self.ids is not None:
+            self.ids.check()
+
+    def predict(self, new: Any, **settings: Any) -> np.ndarray:
+        """Labels of new points, or of new nodes: (m,) int32; those of `place`, whose parameters these are."""
+        return self.place(new, **settings).labels
+
+    def transform(self, new: Any, **settings: Any) -> np.ndarray:
+        """Memberships of new points, or of new nodes, (m, K); those of `place`, whose parameters these are."""
+        return self.place(new, **settings).membership
+
+    def place(self, new: Any, *, storage_options: storage.Options = None, **settings: Any) -> placing.Placed:
+        """Say where new rows belong: label, strength, membership, and whether a row is novel.
+
+        The neighbours of a new point among the fitted ones give its row a of A, and its membership is
+        argmin ‖a − lLᵀ‖² over l ≥ 0. A copy of a fitted point gets the row of that point.
+
+        Parameters
+        ----------
+        new : path, array or CSR matrix
+            New points, (m, d), if the graph was built from points. For an imported graph a sparse (m, n) matrix:
+            the weights of the edges of m new nodes to the n rows of the input.
+        points : path, array or CSR matrix, optional
+            The points that the graph was built from, if they are not where they were then. Others are refused.
+        graph : GraphStore, optional
+            The graph, if it is not where it was.
+        block_rows : int, optional
+            New rows in a block; it changes no bit.
+        storage_options : mapping, optional
+            Passed to fsspec for URLs.
+
+        Examples
+        --------
+        >>> import snmf_dist, tempfile
+        >>> X = np.random.default_rng(0).standard_normal((300, 2)) + np.repeat([[0], [9]], 150, axis=0)
+        >>> graph = snmf_dist.build_graph(X, tempfile.mkdtemp() + "/graph.zarr")
+        >>> solution = snmf_dist.fit(graph, 2)
+        >>> found = solution.place(np.array([[0.1, 0.2], [50.0, 50.0]]), points=X)
+        >>> bool(found.labels[0] == solution.labels[0]), found.novel
+        (True, array([False,  True]))
+        """
+        found = placing.place(self.membership, self.provenance, new, options=storage_options, **settings)
+        return placing.gather(found)
+
+    def compare(self, other: "Solution") -> Comparison:
+        """Compare with another clustering of the same rows: contingency, ARI, NMI, names, rows that moved."""
+        return compare(self.labels, other.labels, k=self.k, other_k=other.k)
+
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write id, label, strength, second label and memberships for other programs, a block of rows at a time.
+
+        Parameters
+        ----------
+        path : str or path-like
+            ``.csv`` or ``.parquet``: a table. ``.gexf`` or ``.graphml``: the graph, too, whose store must still be
+            there. ``.zarr``: an AnnData store, into which ``obs["snmf"]``, ``obsm["X_snmf"]`` and
+            ``uns["snmf"]`` are written and nothing else is touched; a new one if nothing is there.
+        overwrite : bool, default False
+            Replace the file.
+        """
+        export(self, path, overwrite=overwrite)
+
+    def report(self, path: str | os.PathLike[str], **settings: Any) -> None:
+        """Write a page to look at: one HTML file of at most 500 kB that needs nothing else, and no script.
+
+        The graph and the membership are read once. Needs matplotlib (the extra ``report``).
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, ``.html``.
+        points : path, array or CSR matrix, optional
+            Coordinates for the map, (n, 2); of more columns two principal components are shown. By default the
+            map shows the plane in which the leading eigenvectors spread most.
+        features : path, array, CSR matrix or data frame, optional
+            Features of the rows, (n, d): those that stand out are named for each cluster. Of images, (n, h, w),
+            the mean of each cluster is shown.
+        feature_names : sequence of str, optional
+            Names of the columns of `features`.
+        ids : sequence, optional
+            Ids of the rows, if the result has none or others are to be shown.
+        compare : Solution, optional
+            Another result of the same rows, to be shown beside this one.
+        graph : GraphStore, optional
+            The graph, if it is not where it was.
+        overwrite : bool, default False
+            Replace the file.
+        options : mapping, optional
+            Passed to fsspec for URLs.
+
+        Examples
+        --------
+        >>> import scipy.sparse, snmf_dist, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pairs = scipy.sparse.block_diag([[[0, 1], [1, 0]], [[0, 2], [2, 0]]])
+        >>> solution = snmf_dist.fit(snmf_dist.import_graph(pairs, folder + "/pairs.zarr"), 2)
+        >>> solution.report(folder + "/report.html", ids=["a", "b", "c", "d"])
+        """
+        write_report(path, self, **settings)
 
     def save(
         self,
@@ -170,6 +301,8 @@ class Solution:
             provenance=self.provenance,
             spectral_labels=self.spectral_labels,
             state=self.state if save_state else None,
+            ids=self.ids,
+            sample=self.sample,
         )
         write_result(path, parts, overwrite=overwrite, options=options)
 

@@ -47,12 +47,15 @@ class ADMM:
         The value that an adapting ρ began at; it stays within a factor of 1000 of it.
     floor : tuple of float, optional
         The lowest value that an adapting ρ of each run may take.
+    widths : tuple of int, optional
+        Columns of each run, where they differ.
     """
 
     rho: tuple[float, ...]
     adapt: bool = False
     first_rho: float = FIRST_RHO
     floor: tuple[float, ...] = ()
+    widths: tuple[int, ...] = ()
 
     name: ClassVar[str] = "admm"
     State: ClassVar[type[ADMMState]] = ADMMState
@@ -73,26 +76,31 @@ class ADMM:
 
     def step(self, A: Graph, s: ADMMState) -> tuple[ADMMState, Value]:
         """One pass through the box of Algorithm 2, and its `StepNumbers`. Uses up `s`."""
-        rho = np.array(self.rho)
+        rho, widths = np.array(self.rho), self.own_widths
 
-        C = A.central(ridge, self.gram(A, s.Y), rho=rho)  # C Cᵀ = YᵀY + ρI
-        X = update_X(A, s, factor=C, rho=rho)  # X = (AY + ρL + Λ)(C Cᵀ)⁻¹
+        C = A.central(ridge, self.gram(A, s.Y), rho=rho, widths=widths)  # C Cᵀ = YᵀY + ρI
+        X = update_X(A, s, factor=C, rho=rho, widths=widths)  # X = (AY + ρL + Λ)(C Cᵀ)⁻¹
 
-        D = A.central(ridge, X.sums, rho=rho)  # D Dᵀ = XᵀX + ρI
+        D = A.central(ridge, X.sums, rho=rho, widths=widths)  # D Dᵀ = XᵀX + ρI
         # Y = (AX + ρL + Γ)(D Dᵀ)⁻¹,  L = ½ [X + Y − (Λ + Γ)/ρ]₊,  Λ += ρ(L − X),  Γ += ρ(L − Y)
-        Y, L, Lam, Gam = update_rest(A, X, s, factor=D, rho=rho, omega=self.omega)
+        Y, L, Lam, Gam = update_rest(A, X, s, factor=D, rho=rho, omega=self.omega, widths=widths)
 
         numbers = A.central(step_numbers, X.sums, Y.sums, rho=rho)
         return ADMMState(X, Y, L, Lam, Gam), numbers
 
     def gram(self, A: Graph, Y: Rows) -> Value:
         """YᵀY of each run: the sweep that made Y has added it up on the way, else it is made now."""
-        return A.sum(kernels.gram, Y, runs=self.runs) if Y.sums is None else Y.sums
+        return A.sum(kernels.gram, Y, runs=self.runs, widths=self.own_widths) if Y.sums is None else Y.sums
 
     @property
     def runs(self) -> int:
         """The number of runs side by side."""
         return len(self.rho)
+
+    @property
+    def own_widths(self) -> np.ndarray | None:
+        """The widths as kernels take them."""
+        return np.array(self.widths) if self.widths else None
 
     @cached_property
     def omega(self) -> np.ndarray:
@@ -107,7 +115,8 @@ class ADMM:
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""
         floor = tuple(self.floor[r] for r in runs) if self.floor else ()
-        return replace(self, rho=tuple(self.rho[r] for r in runs), floor=floor)
+        widths = tuple(self.widths[r] for r in runs) if self.widths else ()
+        return replace(self, rho=tuple(self.rho[r] for r in runs), floor=floor, widths=widths)
 
     def decides(self, iteration: int) -> bool:
         """Whether ρ may change after this iteration."""
@@ -137,7 +146,7 @@ class ADMM:
         return rho
 
 
-def update_X(A: Graph, s: ADMMState, *, factor: Value, rho: np.ndarray) -> Rows:
+def update_X(A: Graph, s: ADMMState, *, factor: Value, rho: np.ndarray, widths: kernels.Widths = None) -> Rows:
     """X = (AY + ρL + Λ)(C Cᵀ)⁻¹, in the memory of the X before; XᵀX and the norms are its sums."""
     (X,) = A.sweep(
         kernels.update_X,
@@ -147,13 +156,21 @@ def update_X(A: Graph, s: ADMMState, *, factor: Value, rho: np.ndarray) -> Rows:
         over={"X": "X0"},
         inverse=factor,
         rho=rho,
+        widths=widths,
     )
     found: Rows = X
     return found
 
 
 def update_rest(
-    A: Graph, X: Rows, s: ADMMState, *, factor: Value, rho: np.ndarray, omega: np.ndarray
+    A: Graph,
+    X: Rows,
+    s: ADMMState,
+    *,
+    factor: Value,
+    rho: np.ndarray,
+    omega: np.ndarray,
+    widths: kernels.Widths = None,
 ) -> tuple[Rows, Rows, Rows, Rows]:
     """Y, L, Λ and Γ in one pass over A, each in the memory of the one before; YᵀY and the norms are its sums."""
     Y, L, Lam, Gam = A.sweep(
@@ -165,6 +182,7 @@ def update_rest(
         inverse=factor,
         rho=rho,
         omega=omega,
+        widths=widths,
     )
     return Y, L, Lam, Gam
 

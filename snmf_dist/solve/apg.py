@@ -52,14 +52,13 @@ class APG(PairSolver):
 
     def _half(self, A: Graph, L: Rows, Z: Rows) -> Rows:
         """The L that is best for this Z: the inner while of the box."""
-        (AZ,), G = A.settle((multiply(A, Z),), A.sum(run_grams, Z, runs=self.runs))
+        (AZ,), G = A.settle((multiply(A, Z),), A.sum(run_grams, Z, runs=self.runs, widths=self.own_widths))
         S = A.map(side_by_side, L, L, L, width=3 * L.shape[1])
         busy = np.ones(self.runs, dtype=bool)
         for first in range(0, INNER_LIMIT, INNER_STEPS):
-            S = A.map(
-                fast_gradient, S, AZ, Z, G=G, rho=np.array(self.rho), busy=busy, first=first, steps=INNER_STEPS
-            )
-            (S,), squares = A.settle((S,), A.sum(last_change, S, runs=self.runs))
+            now: Any = {"busy": busy, "first": first, "steps": INNER_STEPS, "widths": self.own_widths}
+            S = A.map(fast_gradient, S, AZ, Z, G=G, rho=np.array(self.rho), **now)
+            (S,), squares = A.settle((S,), A.sum(last_change, S, runs=self.runs, widths=self.own_widths))
             change, size = np.sqrt(squares)
             busy = busy & (change > self.tol * size)
             if not busy.any():

@@ -6,18 +6,20 @@ columns orthonormal, and turns them into Ritz vectors (Zhou, Saad, Tiago, Chelik
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.errors import InputError
+from snmf_dist.solve.coarse import NOISE, coarse_columns, groups_of
 from snmf_dist.solve.kernels import (
     chebyshev_step,
     cross,
     largest_row_sum,
     residual_squares,
+    take_columns,
     three_terms,
     times,
     uniform_rows,
@@ -28,10 +30,11 @@ EXTRA = 10  # columns beyond K, so that the last ones wanted settle as fast as t
 DEGREE = 8
 ROUNDS = 20
 RANK = 1e-10  # eigenvalues of a Gram matrix below this, relative to the largest, are rounding
-PRECISION = 2e-3  # of the Ritz vectors, relative to the largest eigenvalue: the values then have twice the digits
+BASIS_PRECISION = 2e-3  # of Ritz vectors, relative to the largest eigenvalue; values have twice the digits
 GAP_SHARE = 0.5  # the residual, as a share of the gap behind K, at which the K vectors are told from the others
 FINEST = 1e-4  # precision that is asked for however small the gap is
-FINE_ROUNDS = 3  # at most, after `PRECISION` is met, to tell the vectors apart
+RITZ_ROUNDING = 4  # relative errors of the rows' type that a Ritz value may have
+FINE_ROUNDS = 3  # at most, after `BASIS_PRECISION` is met, to tell the vectors apart
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,14 @@ class Basis:
     converged: bool
     products: int
 
+    def leading(self, A: Graph, K: int) -> Self:
+        """The first K of the pairs, or all if there are no more."""
+        if len(self.values) <= K:
+            return self
+        U = None if self.U is None else A.map(take_columns, self.U, columns=np.arange(K), width=K)
+        after = float(self.values[K])
+        return replace(self, U=U, values=self.values[:K], next_value=after, upper=self.upper[:K])
+
     def facts(self) -> dict[str, Any]:
         """All but the vectors, as plain numbers."""
         fields = {name: value for name, value in vars(self).items() if name != "U"}
@@ -83,9 +94,11 @@ def leading_basis(
     *,
     seed: int,
     dtype: np.dtype,
-    precision: float = PRECISION,
+    precision: float = BASIS_PRECISION,
     rounds: int = ROUNDS,
     begin: Callable[[Rows], Rows] | None = None,
+    weights: Rows | None = None,
+    limit: float | None = None,
 ) -> Basis:
     """The `K` leading Ritz pairs of a symmetric, nonnegative A.
 
@@ -102,28 +115,41 @@ def leading_basis(
         Filters at most, each of 8 products.
     begin : callable, optional
         Makes the columns to begin with from random ones, (n, K + 10), where some eigenvectors are known.
+    weights : rows, (n, 2), optional
+        For each row its factor r, with W = rAr, and its degree in W; given, a large graph begins with the
+        eigenvectors of a coarse one.
+    limit : float, optional
+        A number that no eigenvalue exceeds in size; without it the largest row sum is one.
     """
     width = min(K + EXTRA, A.shape[0])
-    _, sums = A.settle((), A.sum_entries(largest_row_sum))
+    if limit is None:
+        _, sums = A.settle((), A.sum_entries(largest_row_sum))
+        limit = float(max(sums))
     first = A.rows(uniform_rows, width, dtype=dtype, K=width, seed=seed, scale=1.0, type=dtype)
+    coarse = weights is not None and groups_of(A.shape[0], width) > 0
+    if weights is not None and coarse:
+        first = coarse_columns(A, first, weights)
     V = _Subspace(A, first if begin is None else begin(first))
+    del first
     V.make_ritz(K)
-    products, fine, known = 1, 0, 0 if begin is None else 2  # rounds for the values after those known
+    products, fine, known = 1 + coarse, 0, 0 if begin is None else 2  # rounds for the values after those known
+    missing = np.log(np.sqrt(A.shape[0]) / NOISE) if coarse else 0.0  # logarithm of the growth that shows a vector
     for done in range(rounds):
         if len(V.values) <= K:
             break
-        if V.residual <= precision and done >= known:
+        if V.residual <= precision and done >= known and missing <= 0:
             if V.residual <= max(FINEST, GAP_SHARE * V.gap) or fine == FINE_ROUNDS:
                 break
             fine += 1
-        V.filter(low=-max(sums), high=float(V.values[-1]), top=float(V.values[0]))
+        missing -= V.growth(K, low=-limit)
+        V.filter(low=-limit, high=float(V.values[-1]), top=float(V.values[0]))
         V.make_ritz(K)
         products += DEGREE
     kept = min(K, len(V.values))
     U = A.map(times, V.V, M=np.eye(len(V.values), kept), width=kept)
     after = float(V.values[kept]) if kept < len(V.values) else None
     met = V.residual <= precision or len(V.values) <= K
-    return Basis(U, V.values[:kept], after, V.upper(kept, limit=max(sums)), V.residual, met, products)
+    return Basis(U, V.values[:kept], after, V.upper(kept, limit=limit), V.residual, met, products)
 
 
 class _Subspace:
@@ -141,13 +167,19 @@ class _Subspace:
         """Estimates from above of the K leading eigenvalues, none larger than `limit`.
 
         An eigenvalue is within ‖R‖ of its Ritz value, R the residuals of the wanted vectors, and nearer, within
-        ‖R‖²/gap, where the rest of the spectrum is far. Estimates: an eigenvector that is missing in the block
-        altogether would be seen by neither.
+        ‖R‖²/gap, where the rest of the spectrum is far; the rounding of the rows adds to that. Estimates: an
+        eigenvector that is missing in the block altogether would be seen by neither.
         """
         values, R = self.values, float(self.squares[:K].sum())
         gaps = np.maximum(values[:K] - values[-1], np.finfo(float).tiny)
-        room = np.minimum(np.sqrt(R), R / gaps)
+        room = np.minimum(np.sqrt(R), R / gaps) + RITZ_ROUNDING * np.finfo(self.V.dtype).eps * float(values[0])
         return np.asarray(np.minimum(values[:K] + room, max(limit, float(values[0]))))
+
+    def growth(self, K: int, *, low: float) -> float:
+        """Logarithm of how much the next filter lets the K-th vector grow over those that it damps."""
+        high = float(self.values[-1])
+        half = max((high - low) / 2, np.finfo(float).tiny)
+        return float(DEGREE * np.arccosh(max((float(self.values[K - 1]) - (high + low) / 2) / half, 1.0)))
 
     def filter(self, *, low: float, high: float, top: float) -> None:
         """V becomes the Chebyshev polynomial of A that is small on [low, high] and 1 at `top`, times V.

@@ -31,5 +31,5 @@ class HALS(PairSolver):
         return new, self.numbers(A, s, new)
 
     def _columns(self, A: Graph, L: Rows, Z: Rows) -> Rows:
-        G = A.sum(run_grams, Z, runs=self.runs)
-        return A.map(column_sweep, L, multiply(A, Z), Z, G=G, rho=np.array(self.rho))
+        G = A.sum(run_grams, Z, runs=self.runs, widths=self.own_widths)
+        return A.map(column_sweep, L, multiply(A, Z), Z, G=G, rho=np.array(self.rho), widths=self.own_widths)

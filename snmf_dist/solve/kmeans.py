@@ -13,7 +13,7 @@ BUDGET = 4e9  # multiplications of a Lloyd step of sixteen starts together, befo
 LLOYD_STEPS = 20  # at most
 REST = 5e-4  # share of the rows that still change their centre when a start is at rest
 SAME = 1e-6  # squared distances, relative to the squares of the rows, that are rounding in float32
-TILE = 2048  # rows compared with all centres at a time
+COMPARED_ROWS = 2048  # rows compared with all centres at a time
 
 
 def candidate_centres(
@@ -88,8 +88,8 @@ def nearest_centres(X: np.ndarray, centres: np.ndarray) -> np.ndarray:
     flat = centres.reshape(R * K, -1).astype(X.dtype)
     half = (flat**2).sum(axis=1) / 2
     labels = np.empty((len(X), R), dtype=np.int32)
-    for start in range(0, len(X), TILE):
-        rows = slice(start, start + TILE)
+    for start in range(0, len(X), COMPARED_ROWS):
+        rows = slice(start, start + COMPARED_ROWS)
         labels[rows] = (X[rows] @ flat.T - half).reshape(-1, R, K).argmax(axis=2)
     return labels
 

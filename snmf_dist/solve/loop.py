@@ -6,88 +6,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any
 
 import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows, Step, rebuild
 from snmf_dist.errors import InputError
 from snmf_dist.listeners import Listener
-from snmf_dist.result.records import IterationRecord, Status
+from snmf_dist.result.records import Status
+from snmf_dist.solve.columns import copied, part, without
 from snmf_dist.solve.kernels import moved, row_labels, take_columns
 from snmf_dist.solve.modularity import modularities
+from snmf_dist.solve.problem import Problem, Solver
 from snmf_dist.solve.progress import Keeper, Outcome, Progress
-from snmf_dist.solve.stopping import WINDOW, Judge, Quality, StepNumbers, quality
+from snmf_dist.solve.stopping import REST_ITERATIONS, Judge, Quality, StepNumbers, quality, record
 
 CUT_EVERY = 50  # iterations after which what a cluster remembers of them is forgotten
-
-
-class Solver(Protocol):
-    """What the loop, the planner and the command line ask of an algorithm; it may carry several runs side by side.
-
-    Attributes
-    ----------
-    name : str
-        What users call it.
-    products : int
-        Products with A in a step.
-    penalty : float
-        The penalty of ``rho="auto"``, times the largest eigenvalue of A.
-    arrays : int
-        The n × K arrays that it holds at a time.
-    task_columns : int
-        Times K: the columns that a step reads and writes of a row.
-    """
-
-    name: ClassVar[str]
-    products: ClassVar[int]
-    penalty: ClassVar[float]
-    arrays: ClassVar[int]
-    task_columns: ClassVar[int]
-
-    @property
-    def rho(self) -> tuple[float, ...]:
-        """Penalty of each run, for the record."""
-
-    def init(self, A: Graph, L: Rows) -> Any:
-        """Return the state to begin with at L."""
-
-    def step(self, A: Graph, s: Any) -> tuple[Any, Any]:
-        """Describe one iteration, and the `StepNumbers` of each run in it; `s` is used up, but see `restart`."""
-
-    def restart(self, A: Graph, old: Any, new: Any) -> Any:
-        """Return a finite state for runs whose numbers overflowed in the step from `old` to `new`."""
-
-    def decides(self, iteration: int) -> bool:
-        """Whether `adapted` looks at the numbers of this iteration."""
-
-    def keep(self, runs: Sequence[int]) -> Self:
-        """Return the solver of some of the runs."""
-
-    def adapted(self, iteration: int, numbers: Sequence[StepNumbers], stalled: Sequence[bool]) -> Self:
-        """Return the solver of the next iteration; `stalled` runs come no nearer to a stationary point."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What the runs solve and are judged by.
-
-    Attributes
-    ----------
-    A : Graph
-        The graph.
-    norm_A : float
-        ‖A‖².
-    K : int
-        Columns of a run.
-    weights : rows, (n, 2), or None
-        Factors and degrees of the rows; given, the modularity of the labels is watched too.
-    """
-
-    A: Graph
-    norm_A: float
-    K: int
-    weights: Rows | None = None
 
 
 def run(
@@ -104,6 +38,7 @@ def run(
     listeners: Sequence[Listener] = (),
     resume: Progress | None = None,
     keeper: Keeper | None = None,
+    keep_all: bool = False,
 ) -> list[Outcome]:
     """Iterate from `state` until each run is done, or `max_iter` iterations are.
 
@@ -118,14 +53,18 @@ def run(
         As `Judge` has them.
     evaluate_every : int, default 10
         Take objective, KKT distance and labels at the first, the last and every `evaluate_every` iterations.
-    done, products : int, default 0
-        Iterations and products that came before.
+    done : int, default 0
+        Iterations that came before.
+    products : int, default 0
+        Products that came before.
     listeners : sequence of Listener
         Called after each iteration.
     resume : Progress, optional
         Where an interrupted loop was; it is continued, and `solver` and `state` are not looked at.
     keeper : Keeper, optional
         Called after each iteration, to write the progress down.
+    keep_all : bool, default False
+        Keep the state of every run, not of the best alone.
     """
     started = time.perf_counter()
     A, look, steps, last = problem.A, _Look(problem), _Steps(problem.A), done + max_iter
@@ -147,11 +86,12 @@ def run(
             A.cut_lineage(now().rows().values())
         if keeper is not None and (iteration > first or resume is None):
             keeper.after_iteration(now)
+        widths = problem.widths(solver)
         before, (state, numbers) = state, steps.next(solver, state, iteration, last, pauses)
         verdicts = [one.judge.of_step(found) for one, found in zip(active, numbers, strict=True)]
         lost = [verdict is Status.DIVERGED for verdict in verdicts]
         if any(lost):
-            state = _without(A, lost, solver.restart(A, before, state), state, problem.K)
+            state = without(A, lost, solver.restart(A, before, state), state, widths)
         del before  # its memory is the next state's
         late = keeper is not None and keeper.out_of_time()
         if iteration == last or late:
@@ -160,13 +100,17 @@ def run(
 
         look_now = regular(iteration)
         seen = [i for i, verdict in enumerate(verdicts) if look_now or verdict]
-        found = dict(zip(seen, look(iteration, state.L, seen, len(active)), strict=True)) if seen else {}
+        found = (
+            dict(zip(seen, look(iteration, state.L, seen, widths, bool(solver.widths)), strict=True))
+            if seen
+            else {}
+        )
         for i, one in enumerate(active):
             one.products += solver.products + (look.products if i in found else 0)
             seconds = time.perf_counter() - started
-            one.history.append(_record(iteration, numbers[i], solver.rho[i], one.products, seconds, found.get(i)))
+            one.history.append(record(iteration, numbers[i], solver.rho[i], one.products, seconds, found.get(i)))
             one.status = one.judge.of_look(iteration, verdicts[i], found[i]) if i in found else None
-        _tell(listeners, active, state, problem.K)
+        _tell(listeners, active, state, widths)
 
         stalled = [i in found and one.judge.stalled for i, one in enumerate(active)]
         solver = solver.adapted(iteration, numbers, stalled)
@@ -181,17 +125,16 @@ def run(
                 one.rho = solver.rho[i]
             elif i in found and one.judge.at_peak:
                 one.at_peak = None  # its memory is for the copy: the next step writes over L
-                columns = np.arange(i * problem.K, (i + 1) * problem.K)
-                copy = A.map(take_columns, state.L, columns=columns, width=problem.K)
-                (one.at_peak,), _ = A.settle((copy,), {})
+                one.at_peak = copied(A, state.L, i, widths)
                 one.peak, one.rho = len(one.history), solver.rho[i]
         staying = [i for i, one in enumerate(active) if one.status is None]
         if len(staying) < len(active):
-            _keep_best(A, solver, outcomes, active, state, problem.K)
+            keep = _keep_ended if keep_all else _keep_best
+            keep(A, solver, outcomes, active, state, widths)
         if not staying:
             return outcomes
         if len(staying) < len(active):
-            state = _part(A, state, staying, len(active), problem.K)
+            state = part(A, state, staying, widths)
             look.keep(staying)
             solver, active = solver.keep(staying), [active[i] for i in staying]
             steps.forget()
@@ -268,19 +211,23 @@ class _Look:
         """Passes over A that a look takes."""
         return 1 if self.problem.weights is None else 2
 
-    def __call__(self, iteration: int, L: Rows, seen: list[int], runs: int) -> list[Quality]:
+    def __call__(
+        self, iteration: int, L: Rows, seen: list[int], widths: Sequence[int], differ: bool
+    ) -> list[Quality]:
         """Quality of the runs `seen`; labels are compared, and remembered, if these are all."""
         problem, A = self.problem, self.problem.A
-        (L,) = _part(A, (L,), seen, runs, problem.K)
-        labels = A.map(row_labels, L, runs=len(seen), width=len(seen), dtype=np.int32)
-        numbers = {"quality": quality(A, L, norm_A=problem.norm_A, runs=len(seen))}
+        (L,) = part(A, (L,), seen, widths)
+        whole = len(seen) == len(widths)
+        Ks = np.array([widths[i] for i in seen])
+        own = Ks if differ else None
+        labels = A.map(row_labels, L, runs=len(seen), widths=own, width=len(seen), dtype=np.int32)
+        numbers = {"quality": quality(A, L, norm_A=problem.norm_A, Ks=Ks, widths=own)}
         if problem.weights is not None:
-            numbers["modularity"] = modularities(A, labels, problem.weights, K=problem.K)
-        whole = len(seen) == runs
+            numbers["modularity"] = modularities(A, labels, problem.weights, K=Ks)
         if whole and self.labels is not None:
             numbers["moved"] = A.sum(moved, self.labels, labels)
         (labels,), values = A.settle((labels,), numbers)
-        if whole and (self.labels is None or iteration - self.since >= WINDOW):
+        if whole and (self.labels is None or iteration - self.since >= REST_ITERATIONS):
             self.labels, self.since = labels, iteration
         found = []
         for i, one in enumerate(values["quality"]):
@@ -296,7 +243,7 @@ class _Look:
 
 
 def _keep_best(
-    A: Graph, solver: Solver, outcomes: list[Outcome], active: list[Outcome], state: Any, K: int
+    A: Graph, solver: Solver, outcomes: list[Outcome], active: list[Outcome], state: Any, widths: Sequence[int]
 ) -> None:
     """Give the best of the runs that are done its state; the others need none."""
     done = [one for one in outcomes if one.status]
@@ -308,40 +255,24 @@ def _keep_best(
         i = active.index(best)
         best.state, _ = A.settle(solver.keep([i]).init(A, best.at_peak), {})
     elif best.state is None:
-        best.state = _part(A, state, [active.index(best)], len(active), K)
+        best.state = part(A, state, [active.index(best)], widths)
     best.at_peak = None
 
 
-def _record(
-    iteration: int, step: StepNumbers, rho: float, products: int, seconds: float, found: Quality | None
-) -> IterationRecord:
-    numbers = {"change": step.change, "primal": step.primal, "dual": step.dual, "rho": rho}
-    looked = {} if found is None else found._asdict()
-    looked.pop("score", None)
-    return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)
+def _keep_ended(
+    A: Graph, solver: Solver, outcomes: list[Outcome], active: list[Outcome], state: Any, widths: Sequence[int]
+) -> None:
+    """Give each of the runs that have just ended its state."""
+    for i, one in enumerate(active):
+        if one.status is Status.PEAKED and one.at_peak is not None:
+            one.state, _ = A.settle(solver.keep([i]).init(A, one.at_peak), {})
+        elif one.status:
+            one.state = part(A, state, [i], widths)
+        if one.status:
+            one.at_peak = None
 
 
-def _part(A: Graph, state: Any, chosen: list[int], runs: int, K: int) -> Any:
-    """The columns of some of the runs."""
-    if len(chosen) == runs:
-        return state
-    columns = np.concatenate([np.arange(r * K, (r + 1) * K) for r in chosen])
-    parts = [A.map(take_columns, rows, columns=columns, width=len(columns)) for rows in state]
-    return A.settle(rebuild(state, parts), {})[0]
-
-
-def _without(A: Graph, lost: list[bool], old: Any, new: Any, K: int) -> Any:
-    """The new state, but the old one of runs that are lost."""
-    columns = np.repeat(lost, K)
-    parts = [A.map(_choose, a, b, old=columns) for a, b in zip(old, new, strict=True)]
-    return A.settle(rebuild(new, parts), {})[0]
-
-
-def _choose(before: np.ndarray, after: np.ndarray, *, old: np.ndarray) -> np.ndarray:
-    return np.where(old, before, after)
-
-
-def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: int) -> None:
+def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, widths: Sequence[int]) -> None:
     """Tell the listeners of the run that leads: the one that captures most."""
     if not listeners:
         return
@@ -349,6 +280,7 @@ def _tell(listeners: Sequence[Listener], active: list[Outcome], state: Any, K: i
     leader = int(np.argmax([one.captured for one in active])) if len(active) > 1 else 0
     shown: Any = rebuild(state, [rows.array for rows in state]) if curious else None
     if curious and len(active) > 1:  # cut when looked at
-        shown = type(state)(*(rows[:, leader * K : (leader + 1) * K] for rows in shown))
+        end = sum(widths[: leader + 1])
+        shown = type(state)(*(rows[:, end - widths[leader] : end] for rows in shown))
     for listener in listeners:
         listener.on_iteration(active[leader].history[-1], shown)

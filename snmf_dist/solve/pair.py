@@ -26,9 +26,12 @@ class PairSolver:
     ----------
     rho : tuple of float
         Penalty on L ≠ Z, one for each run side by side.
+    widths : tuple of int, optional
+        Columns of each run, where they differ.
     """
 
     rho: tuple[float, ...]
+    widths: tuple[int, ...] = ()
 
     State: ClassVar[type[PairState]] = PairState
     products: ClassVar[int] = 2  # products with A in a step
@@ -44,13 +47,18 @@ class PairSolver:
         """The number of runs side by side."""
         return len(self.rho)
 
+    @property
+    def own_widths(self) -> np.ndarray | None:
+        """The widths as kernels take them."""
+        return np.array(self.widths) if self.widths else None
+
     def init(self, A: Graph, L: Rows) -> PairState:
         """Begin at Z = L."""
         return PairState(L=L, Z=L)
 
     def numbers(self, A: Graph, old: PairState, new: PairState) -> Value:
         """`StepNumbers` of each run in the step from `old` to `new`."""
-        squares = A.sum(pair_norms, old.L, new.L, old.Z, new.Z, runs=self.runs)
+        squares = A.sum(pair_norms, old.L, new.L, old.Z, new.Z, runs=self.runs, widths=self.own_widths)
         return A.central(_step_numbers, squares, rho=np.array(self.rho))
 
     def restart(self, A: Graph, old: PairState, new: PairState) -> PairState:
@@ -59,7 +67,8 @@ class PairSolver:
 
     def keep(self, runs: Sequence[int]) -> Self:
         """The solver of some of the runs."""
-        return replace(self, rho=tuple(self.rho[r] for r in runs))
+        widths = tuple(self.widths[r] for r in runs) if self.widths else ()
+        return replace(self, rho=tuple(self.rho[r] for r in runs), widths=widths)
 
     def decides(self, iteration: int) -> bool:
         """Whether ρ may change after this iteration: never."""

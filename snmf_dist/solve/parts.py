@@ -12,7 +12,7 @@ import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows
 
-SPECKS = ("drop", "own")
+SPECKS = ("drop", "own", "join")
 SPECK_SHARE = 20  # a part is a speck if it has fewer rows than a mean cluster by this factor,
 LARGEST_SPECK = 1000  # and fewer than this
 
@@ -27,8 +27,10 @@ class PartFacts:
         Rows start to stop of the component's number, 0 the largest, (rows, 1).
     count : int
         The parts that are clustered; the components after these are left out.
-    specks, speck_rows : int
-        The components that are left out though they have edges or loops, and their rows.
+    specks : int
+        Number of components that are left out though they have edges or loops.
+    speck_rows : int
+        Number of their rows.
     limit : int
         Rows of the smallest part that is not a speck.
     """
@@ -51,21 +53,36 @@ def speck_limit(n: int, K: int) -> int:
     return int(np.clip(n // (SPECK_SHARE * K), 2, LARGEST_SPECK))
 
 
+def count_parts(sizes: np.ndarray, *, K: int, specks: str) -> tuple[int, int]:
+    """How many components are clustered into K clusters, and the rows that one needs to be.
+
+    Parameters
+    ----------
+    sizes : ndarray of int
+        Rows of each component, largest first.
+
+    Examples
+    --------
+    >>> count_parts(np.array([600, 390, 10]), K=2, specks="drop")
+    (2, 25)
+    """
+    limit = speck_limit(int(sizes.sum()), K) if specks != "own" else 1
+    return max(int(np.count_nonzero(sizes >= limit)), 1), limit
+
+
 def find_parts(
-    read: Callable[[int, int], np.ndarray], component: np.ndarray, *, isolated: int, K: int, specks: str
+    read: Callable[[int, int], np.ndarray], sizes: np.ndarray, *, isolated: int, K: int, specks: str
 ) -> PartFacts:
     """The parts to cluster into K clusters; with ``specks="own"`` all that have an edge.
 
     Parameters
     ----------
-    component : ndarray of int, (n,)
-        Number of the component of each row, 0 the largest.
+    sizes : ndarray of int
+        Rows of each component, largest first.
     isolated : int
         Number of rows without entries.
     """
-    sizes = np.bincount(component)
-    limit = speck_limit(len(component), K) if specks == "drop" else 1
-    count = max(int(np.count_nonzero(sizes >= limit)), 1)
+    count, limit = count_parts(sizes, K=K, specks=specks)
     left_out = sizes[count:]
     return PartFacts(read, count, max(len(left_out) - isolated, 0), max(int(left_out.sum()) - isolated, 0), limit)
 

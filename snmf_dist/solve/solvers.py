@@ -1,6 +1,6 @@
 """The solvers by name. A new one is a file of its own and a place in `SOLVERS`.
 
-What the loop, the planner and the command line need of a solver stands on its class: see `loop.Solver`.
+What the loop, the planner and the command line need of a solver stands on its class: see `problem.Solver`.
 """
 
 from typing import Any

@@ -11,10 +11,10 @@ from snmf_dist.solve.kernels import column_squares, scale_columns, side_by_side,
 from snmf_dist.solve.kmeans import candidate_centres, nearest_centres
 from snmf_dist.solve.modularity import modularities
 
-SAMPLE = 10_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
+START_SAMPLE = 10_000  # rows that pivots and k-means centres are looked for among, at least 100 a cluster
 UNIT_ROWS = 12  # k-means clusterings of the eigenvectors' rows divided by their lengths,
 WALK_ROWS = 4  # and of those divided by √degree: the eigenvectors of the random walk
-EQUAL = 0.005  # relative difference of scores F that says nothing: the modularity decides
+EQUAL = 0.02  # relative difference of scores F that says nothing: the modularity decides
 TIE = 1e-6  # modularities nearer than this are rounding: the first of them is taken
 
 
@@ -55,7 +55,7 @@ def spectral_start(A: Graph, basis: Basis, K: int, *, seeds: list[int]) -> Start
     after the first are shaken: each entry times a random number between ½ and 1½.
     """
     scaled = A.hold(A.map(scale_columns, basis.U, scale=np.sqrt(np.maximum(basis.values, 0))))
-    left, _, right = np.linalg.svd(_pivot_rows(_sample(A, scaled, K, seed=seeds[0])).T, full_matrices=False)
+    left, _, right = np.linalg.svd(pivot_rows(sample_rows(A, scaled, K, seed=seeds[0])).T, full_matrices=False)
     L = A.hold(A.map(_turned, scaled, rotation=left @ right, K=K, width=K))
     if len(seeds) == 1:
         return Start(L)
@@ -100,14 +100,14 @@ def kmeans_start(A: Graph, basis: Basis, K: int, weights: Rows, *, seeds: list[i
 
 def _candidates(A: Graph, basis: Basis, K: int, weights: Rows, *, seed: int) -> Rows:
     """Spectral clusterings, (n, R) int32: R is 16, or fewer where k-means is expensive."""
-    points = A.hold(A.map(_unit_rows, basis.U))
-    sample = _sample(A, points, K, seed=seed)
-    pivots = _pivot_rows(sample)
+    points = A.hold(A.map(unit_rows, basis.U))
+    sample = sample_rows(A, points, K, seed=seed)
+    pivots = pivot_rows(sample)
     centres = candidate_centres(sample, K, runs=UNIT_ROWS, seed=seed, first=pivots if len(pivots) == K else None)
     found = A.hold(A.map(nearest_centres, points, centres=centres, width=len(centres), dtype=np.int32))
     del points
     points = A.hold(A.map(_walk_rows, basis.U, weights, width=basis.U.shape[1] + 1))
-    sample = _sample(A, points, K, seed=seed)
+    sample = sample_rows(A, points, K, seed=seed)
     centres = candidate_centres(sample[:, :-1], K, runs=WALK_ROWS, seed=seed, weights=sample[:, -1])
     others = A.map(_nearest_walk, points, centres=centres, width=len(centres), dtype=np.int32)
     return A.map(side_by_side, found, others, width=found.shape[1] + others.shape[1])
@@ -118,17 +118,17 @@ def connected_only(L: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(weights[:, 1:] > 0, L, 0).astype(L.dtype)
 
 
-def _sample(A: Graph, rows: Rows, K: int, *, seed: int) -> np.ndarray:
+def sample_rows(A: Graph, rows: Rows, K: int, *, seed: int) -> np.ndarray:
     """Some rows, the same ones whatever the blocks; without rows of zeros."""
     n = rows.shape[0]
-    size, chosen = max(SAMPLE, 100 * K), None
+    size, chosen = max(START_SAMPLE, 100 * K), None
     if size < n:
         chosen = np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
     sample = A.fetch(rows, chosen).astype(np.float64)
     return sample[sample.any(axis=1)]
 
 
-def _pivot_rows(rows: np.ndarray) -> np.ndarray:
+def pivot_rows(rows: np.ndarray) -> np.ndarray:
     """The rows that pivoted QR puts first, as many as there are columns."""
     _, order = linalg.qr(rows.T, mode="r", pivoting=True)
     return np.asarray(rows[order[: rows.shape[1]]])
@@ -144,7 +144,8 @@ def _shaken(L: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return np.asarray(L * (L.dtype.type(0.5) + noise))
 
 
-def _unit_rows(U: np.ndarray) -> np.ndarray:
+def unit_rows(U: np.ndarray) -> np.ndarray:
+    """The rows divided by their lengths; rows of zeros stay."""
     length = np.linalg.norm(U, axis=1, keepdims=True)
     return np.asarray(np.divide(U, length, out=np.zeros_like(U), where=length > 0))
 

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows, Value
-from snmf_dist.result.records import Status
+from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.solve import kernels
+from snmf_dist.solve.kernels import Widths
 
-WINDOW = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
+REST_ITERATIONS = 9  # iterations, at least, over which labels and c must rest: from the look at 1 to that at 10
 MOVED = 0.01  # share of the labels that may change in a window of a settled run
 GAIN = 5e-4  # relative change of c in a window of a settled run
 NEAR = 3e-3  # KKT distance of a settled run, at most: one that goes round in circles is farther
@@ -97,7 +98,7 @@ class Judge:
         self.best = quality.score if self.at_peak else self.best
         self.sharpest = max(self.sharpest, quality.modularity)
         begun, captured = self.reference or (iteration, quality.captured)
-        rested = iteration - begun >= WINDOW
+        rested = iteration - begun >= REST_ITERATIONS
         if rested or self.reference is None:
             self.reference = (iteration, quality.captured)
         if self.sharpest >= CLUSTERED and quality.score < (1 - PEAK) * self.best:
@@ -117,17 +118,22 @@ class Judge:
         return Status.MAX_ITER
 
 
-def quality(A: Graph, L: Rows, *, norm_A: float, runs: int) -> Value:
+def quality(A: Graph, L: Rows, *, norm_A: float, Ks: np.ndarray, widths: Widths = None) -> Value:
     """Objective, captured energy and KKT distance of each run, by one product with A.
 
     ‖A − LLᵀ‖² = ‖A‖² − c with c = 2 tr(LᵀAL) − ‖LᵀL‖². The KKT distance is that of the natural
     residual, ‖L − [L − ∇/s]₊‖ / ‖L‖ with ∇ = L(LᵀL) − AL and s = ‖LᵀL‖₂, which does not change
-    with the scale of A.
+    with the scale of A. `Ks` are the columns of each run, `widths` the same where they differ.
     """
-    G = A.sum(kernels.gram, L, runs=runs)
-    scale = A.central(largest_eigenvalues, G)
-    found = A.sweep_sum(kernels.quality, L, rows={"L": L}, G=G, scale=scale)
-    return A.central(_quality, found, G, norm_A=norm_A)
+    G = A.sum(kernels.gram, L, runs=len(Ks), widths=widths)
+    scale = A.central(run_scales, G, Ks=Ks)
+    found = A.sweep_sum(kernels.quality, L, rows={"L": L}, G=G, scale=scale, widths=widths)
+    return A.central(_quality, found, G, Ks=Ks, norm_A=norm_A)
+
+
+def run_scales(G: np.ndarray, *, Ks: np.ndarray) -> np.ndarray:
+    """`largest_eigenvalues` of the part of each Gram matrix that is the run's own, (R,)."""
+    return np.concatenate([largest_eigenvalues(one[None, :K, :K]) for one, K in zip(G, Ks, strict=True)])
 
 
 def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
@@ -137,9 +143,12 @@ def largest_eigenvalues(G: np.ndarray) -> np.ndarray:
     return np.where(norms > 0, norms, 1.0)
 
 
-def _quality(found: tuple[np.ndarray, np.ndarray], G: np.ndarray, *, norm_A: float) -> list[Quality]:
+def _quality(
+    found: tuple[np.ndarray, np.ndarray], G: np.ndarray, *, Ks: np.ndarray, norm_A: float
+) -> list[Quality]:
     results = []
-    for inner, rest, one in zip(*(x.tolist() for x in found), G, strict=True):
+    for inner, rest, padded, K in zip(*(x.tolist() for x in found), G, Ks, strict=True):
+        one = np.ascontiguousarray(padded[:K, :K])
         captured = 2 * inner - float(np.sum(one * one))
         kkt = ratio(math.sqrt(rest), math.sqrt(np.trace(one)))
         results.append(Quality(objective=norm_A - captured, captured=captured, kkt=kkt))
@@ -151,3 +160,13 @@ def ratio(part: float, whole: float) -> float:
     if whole == 0:
         return 0.0 if part == 0 else math.inf
     return float(part / whole)
+
+
+def record(
+    iteration: int, step: StepNumbers, rho: float, products: int, seconds: float, found: Quality | None
+) -> IterationRecord:
+    """The record of an iteration, from its numbers and, if it was evaluated, its quality."""
+    numbers = {"change": step.change, "primal": step.primal, "dual": step.dual, "rho": rho}
+    looked = {} if found is None else found._asdict()
+    looked.pop("score", None)
+    return IterationRecord(iteration=iteration, products=products, seconds=seconds, **numbers, **looked)

@@ -164,7 +164,9 @@ def run(A: sparse.csr_matrix, L: np.ndarray, rule: Fixed) -> tuple[int, int, flo
             break
         labels, found = (
             kernels.row_labels(new.L),
-            quality(rows_of_A, rows_of_A.rows_from(new.L, dtype=new.L.dtype), norm_A=0.0, runs=1)[0],
+            quality(
+                rows_of_A, rows_of_A.rows_from(new.L, dtype=new.L.dtype), norm_A=0.0, Ks=np.array([L.shape[1]])
+            )[0],
         )
         if settled == CAP and len(looks) == LOOK_BACK:
             labels0, c0 = looks[0]

@@ -1,7 +1,8 @@
 """Labelled sets whose classes are of unequal size, some to choose rules with and others to confirm them with.
 
 The two parts share no subset and no seed. A name says what a set is: ``Reuters/8/101`` is eight classes of Reuters
-drawn with seed 101, ``digits/thin/3`` the digits of scikit-learn thinned to geometric class sizes with seed 3.
+drawn with seed 101, ``digits/thin/3`` the digits of scikit-learn thinned to geometric class sizes with seed 3,
+``digits/half/3`` a random half of them.
 """
 
 import os
@@ -30,24 +31,34 @@ class Group(NamedTuple):
 CHOOSE = (
     Group("Reuters subsets", tuple(f"Reuters/{k}/{seed}" for seed in (1, 2) for k in (6, 8, 10, 12, 14))),
     Group("Reuters", ("Reuters",)),
+    Group("MNIST samples, thinned", tuple(f"MNIST/thin/{seed}" for seed in (5, 6, 7))),
     Group("digits, thinned", tuple(f"digits/thin/{seed}" for seed in range(4))),
-    Group("digits", ("digits/all/0",)),
-    Group("MNIST samples", ("MNIST/all/5", "MNIST/all/6")),
+    Group(
+        "MNIST samples",
+        tuple(f"MNIST/{what}" for what in ("all/5", "all/6", "all/7", "all/8", "half/1", "half/2")),
+    ),
+    Group("digits", ("digits/all/0", *(f"digits/half/{seed}" for seed in (1, 2, 3, 4)))),
     Group("COIL-20", ("COIL-20",)),
+    Group("COIL-20 subsets", tuple(f"COIL/{what}" for what in ("6/1", "10/1", "10/2", "14/1", "14/2"))),
     Group("shapes", ("synthetic 1", "synthetic 3", "synthetic 5", "spirals/2/0", "rings/3/0")),
     Group("SBM", ("SBM 5000",)),
     Group("whiskers", ("whiskers/8/0", "whiskers/8/1")),
 )
 CONFIRM = (
-    Group("Reuters subsets", tuple(f"Reuters/{k}/{seed}" for seed in (201, 202, 203) for k in (6, 8, 10, 12, 14))),
-    Group("MNIST sample, thinned", tuple(f"MNIST/thin/{seed}" for seed in (14, 15, 16))),
-    Group("digits, thinned", tuple(f"digits/thin/{seed}" for seed in (21, 22, 23, 24))),
-    Group("COIL-20, thinned", tuple(f"COIL/thin/{seed}" for seed in (31, 32, 33))),
-    Group("MNIST samples", ("MNIST/all/9", "MNIST/all/10")),
-    Group("shapes", ("synthetic 2", "synthetic 4", "synthetic 6", "spirals/3/5", "rings/4/5")),
+    Group("Reuters subsets", tuple(f"Reuters/{k}/{seed}" for seed in (301, 302, 303) for k in (6, 8, 10, 12, 14))),
+    Group("MNIST samples, thinned", tuple(f"MNIST/thin/{seed}" for seed in (41, 42, 43, 44))),
+    Group("digits, thinned", tuple(f"digits/thin/{seed}" for seed in range(41, 47))),
+    Group("COIL-20, thinned", tuple(f"COIL/thin/{seed}" for seed in (41, 42, 43))),
+    Group("MNIST samples", tuple(f"MNIST/all/{seed}" for seed in (41, 42, 43, 44))),
+    Group("digits", tuple(f"digits/half/{seed}" for seed in range(41, 47))),
+    Group("COIL-20 subsets", tuple(f"COIL/{k}/{seed}" for k in (10, 14) for seed in (41, 42, 43))),
+    Group(
+        "shapes",
+        ("synthetic 2", "synthetic 4", "synthetic 6", "spirals/2/7", "spirals/3/8", "rings/3/7", "rings/4/8"),
+    ),
     Group("SBM", ("SBM 20000",)),
     Group("Coauthor CS", ("Coauthor CS",)),
-    Group("whiskers", ("whiskers/12/15", "whiskers/12/16")),
+    Group("whiskers", ("whiskers/12/41", "whiskers/12/42")),
 )
 
 
@@ -85,8 +96,16 @@ def _reuters(what: str, seed: int) -> tuple:
 
 
 def _points(X: np.ndarray, y: np.ndarray, what: str, seed: int) -> tuple:
-    rows = thin(y, np.random.default_rng(seed)) if what == "thin" else np.arange(len(y))
-    return X[rows].astype(np.float32), y[rows], {}
+    random = np.random.default_rng(seed)
+    if what == "thin":
+        rows = thin(y, random)
+    elif what == "half":
+        rows = np.sort(random.choice(len(y), len(y) // 2, replace=False))
+    elif what == "all":
+        rows = np.arange(len(y))
+    else:  # so many of the classes
+        rows = np.flatnonzero(np.isin(y, random.choice(np.unique(y), int(what), replace=False)))
+    return X[rows].astype(np.float32), np.unique(y[rows], return_inverse=True)[1], {}
 
 
 def _digits(what: str, seed: int) -> tuple:

@@ -13,7 +13,8 @@ from snmf_dist import Listener, Status
 from snmf_dist.engine.loading import in_memory
 from snmf_dist.solve.admm import ADMM, ADMMState
 from snmf_dist.solve.kernels import uniform_rows
-from snmf_dist.solve.loop import Problem, run
+from snmf_dist.solve.loop import run
+from snmf_dist.solve.problem import Problem
 from tests import oracle
 from tests.helpers import PAPER, planted_graph
 

@@ -48,6 +48,38 @@ def test_specks_take_clusters_if_asked(tmp_path):
     assert_array_equal(np.sort(solution.sizes), [2, 2, 2, 1000])
 
 
+def islands():
+    """Two large clouds, a speck of 8 points beside each, and one that is nearest to the second speck."""
+    random = np.random.default_rng(0)
+    centres = np.array([[0, 0], [200, 0], [-60, 0], [260, 0], [275, 0]])
+    sizes = [1200, 1200, 8, 8, 8]
+    return np.repeat(centres, sizes, axis=0) + random.standard_normal((sum(sizes), 2)), np.repeat(
+        [0, 1, 0, 1, 1], sizes
+    )
+
+
+def test_specks_get_the_label_of_the_nearest_large_part_if_asked(tmp_path):
+    X, y = islands()
+    graph = snmf_dist.build_graph(X, tmp_path / "g.zarr", neighbors=8)
+    graph.validate(deep=True)
+    anchor = graph.anchor[np.argsort(graph.order)]
+    assert (anchor[:2400] == -1).all()
+    assert (graph.component[anchor[2400:]] < 2).all()
+    with pytest.warns(errors.ResultWarning, match="24 rows of small parts of the graph have the label of the row"):
+        solution = snmf_dist.fit(graph, 2, specks="join", out=tmp_path / "r.zarr")
+    assert solution.n_unassigned == 0
+    assert snmf_dist.score(solution.labels, y).accuracy == 1.0
+    assert not solution.membership[2400:].compute().any()
+    snmf_dist.open_solution(tmp_path / "r.zarr").validate()
+
+
+@pytest.mark.filterwarnings("ignore:.*rows have no edge")
+def test_an_import_cannot_join_specks(tmp_path):
+    graph = snmf_dist.import_graph(specks()[0], tmp_path / "g.zarr")
+    with pytest.raises(errors.InputError, match="an imported graph knows no distances"):
+        snmf_dist.fit(graph, 4, specks="join")
+
+
 @pytest.mark.parametrize("init", ["kmeans", "spectral"])
 def test_components_are_the_clusters_though_no_eigensolver_tells_them_apart(tmp_path, place, init):
     W = symmetric(sparse.block_diag([ring(300), ring(500), ring(400)]))

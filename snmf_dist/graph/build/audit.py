@@ -13,9 +13,10 @@ from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.neighbors import KNN, merge, search
 from snmf_dist.graph.build.scratch import run_missing
 from snmf_dist.graph.build.stages import Job
-from snmf_dist.graph.store import Components, Progress, edges_above, find_components
+from snmf_dist.graph.store import Components, StageProgress, edges_above, find_anchors, find_components
 
-SAMPLE = 1000  # rows that recall is measured on
+AUDIT_ROWS = 1000  # rows that recall is measured on
+ANCHOR_PAIRS = 2e9  # pairs of points that may be compared to find where small components would be joined: seconds
 
 
 def edges_of(job: Job, stage: str) -> Iterable[tuple[np.ndarray, np.ndarray]]:
@@ -30,9 +31,9 @@ def measure_recall(job: Job, row_of: np.ndarray, *, at_once: int) -> float:
 
     A neighbour counts if it is no farther than the true q-th: ties are not misses.
     """
-    ids = np.sort(np.random.default_rng(job.seed).choice(job.n, min(SAMPLE, job.n), replace=False))
+    ids = np.sort(np.random.default_rng(job.seed).choice(job.n, min(AUDIT_ROWS, job.n), replace=False))
     queries = _take(job, ids)
-    parts = run_tasks(_Search(job, queries, ids), range(len(job.inputs) - 1), threads=at_once)
+    parts = run_tasks(_AuditSearch(job, queries, ids), range(len(job.inputs) - 1), threads=at_once)
     true = parts[0]
     for part in parts[1:]:
         true = merge(true, part, job.q)
@@ -48,7 +49,7 @@ def measure_recall(job: Job, row_of: np.ndarray, *, at_once: int) -> float:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _AuditSearch:
     """A task: the sampled rows' nearest neighbours in one block of points."""
 
     job: Job
@@ -93,8 +94,26 @@ def _take(job: Job, ids: np.ndarray) -> np.ndarray:
     return sparse.csr_matrix(sparse.vstack(parts)) if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
+def join_all(job: Job, components: Components, id_of: np.ndarray) -> np.ndarray:
+    """Edges that join every small component, directly or through others, to one that is not small, (m, 2)."""
+    edges = np.empty((0, 2), dtype=np.int64)
+    while len(components.small):  # two may choose each other, and their union may still be small
+        new = join_small(job, components, id_of)
+        edges = np.concatenate((edges, new))
+        components = components.joined(new)
+    return edges
+
+
+def anchors(job: Job, components: Components, id_of: np.ndarray) -> np.ndarray | None:
+    """Where each row of a small component would be joined, (n,); None if there are none, or too many to search."""
+    pairs = float(components.sizes[components.small].sum()) * job.n
+    if not 0 < pairs <= ANCHOR_PAIRS:
+        return None
+    return find_anchors(components, join_all(job, components, id_of))
+
+
 def audit(
-    job: Job, order: np.ndarray, settings: dict[str, Any], progress: Progress
+    job: Job, order: np.ndarray, settings: dict[str, Any], progress: StageProgress
 ) -> tuple[dict[str, Any], Components, str]:
     """Measure recall and components, and join small components if `connect` is set.
 
@@ -116,11 +135,7 @@ def audit(
     progress("audit", 2, 2)
     joined, stage = 0, "weigh"
     if settings["connect"] and len(components.small):
-        stage, edges = "join", np.empty((0, 2), dtype=np.int64)
-        while len(components.small):  # two may choose each other, and their union may still be small
-            new = join_small(job, components, order)
-            edges = np.concatenate((edges, new))
-            components = components.joined(new)
+        stage, edges = "join", join_all(job, components, order)
         joined, blocks = len(edges), len(job.bounds) - 1
         run_missing(
             job.files, stage, partial(stages.join, job, edges), blocks, progress, at_once=settings["at_once"]

@@ -20,26 +20,30 @@ from snmf_dist import storage
 from snmf_dist.engine.client import check_workers, current_client
 from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreExists
 from snmf_dist.graph.build import stages
-from snmf_dist.graph.build.audit import audit
+from snmf_dist.graph.build.audit import anchors, audit
 from snmf_dist.graph.build.points import open_points
 from snmf_dist.graph.build.prepare import check_points, checksum, cut_into_cells, make_job
+from snmf_dist.graph.build.rowids import open_row_ids
 from snmf_dist.graph.build.scratch import ScratchFiles, open_scratch, run_missing
 from snmf_dist.graph.build.settings import check_settings, choose_cells
 from snmf_dist.graph.build.stages import Job
 from snmf_dist.graph.store import (
-    KIND,
+    GRAPH,
     BlockRecord,
     GraphStore,
     GraphWriter,
-    Progress,
+    Kept,
+    StageProgress,
     normalize,
     open_graph,
     silent,
+    write_kept,
 )
+from snmf_dist.ids import Ids, same_ids
 from snmf_dist.locks import only_writer
 from snmf_dist.validation import synchronous
 
-GRAPH = "graph.zarr"  # in the build's folder, until it is whole
+UNFINISHED = "graph.zarr"  # in the build's folder, until it is whole
 LOW_RECALL = 0.9
 USUAL_K = 20
 
@@ -61,9 +65,11 @@ def build_graph(
     resume: bool = True,
     reuse: bool = False,
     columns: Sequence[str] | None = None,
+    key: str | None = None,
+    ids: Any = None,
     overwrite: bool = False,
     storage_options: storage.Options = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> GraphStore:
     """Build the similarity graph of points and write it as a graph store.
 
@@ -73,7 +79,8 @@ def build_graph(
     Parameters
     ----------
     points : str, path-like, ndarray, dask.array.Array or CSR matrix, shape (n, d)
-        A path may be a Zarr array (or its URL), ``.npy``, ``.npz`` or ``.parquet``.
+        A path may be a Zarr array (or its URL), ``.npy``, ``.npz``, ``.parquet``, ``.arrow``, AnnData (``.h5ad``
+        or Zarr), other HDF5, ``.fbin`` or ``.u8bin``.
     out : str or path-like
         Where to write. Files of the build are kept in ``<out>.build`` until it is done; for a URL, under its
         name in the working directory.
@@ -103,7 +110,14 @@ def build_graph(
     reuse : bool, default False
         Return the graph store at `out` if it was made from these points with these settings; else replace it.
     columns : sequence of str, optional
-        The columns of a Parquet file to read; all by default.
+        The columns of a Parquet or Arrow file to read; all by default. A column may hold numbers, or lists of as
+        many numbers in each row.
+    key : str, optional
+        Which ``obsm`` of AnnData to read, or ``"X"``; in other HDF5 the name of a dataset. Not needed if there is
+        only one.
+    ids : str, or sequence of str or int, optional
+        Your own id of each row, each once: the name of a column of a Parquet or Arrow file, or the ids. They are
+        stored with the graph (``graph.ids``) and carried into results (``solution.ids``). AnnData has its own.
     overwrite : bool, default False
         Replace the graph store at `out`. The old one is kept until the new one is complete.
     storage_options : mapping, optional
@@ -129,8 +143,11 @@ def build_graph(
     synchronous(current_client())
     path = storage.normal_path(out)
     overwrite = overwrite or reuse
-    storage.check_free(path, KIND, overwrite=overwrite, options=storage_options)
-    source = open_points(points, columns=columns, options=storage_options)
+    storage.check_free(path, GRAPH, overwrite=overwrite, options=storage_options)
+    row_ids, columns = open_row_ids(points, ids, columns, storage_options)
+    source = open_points(points, columns=columns, key=key, options=storage_options)
+    if row_ids is not None and len(row_ids) != source.shape[0]:
+        raise InputError(f"ids: there are {len(row_ids)} for {source.shape[0]} points; expected one for each")
     settings = check_settings(
         source,
         neighbors=neighbors,
@@ -143,16 +160,18 @@ def build_graph(
         exact=exact,
         connect=connect,
     )
-    if reuse and (old := _made_from(path, source, settings, storage_options)) is not None:
+    old = _made_from(path, source, settings, storage_options) if reuse else None
+    if old is not None and (row_ids is None or same_ids(row_ids, old.ids)):
         return old
     derived = choose_cells(settings, memory_limit)
     with only_writer(_folder(path) if storage.is_url(path) else path):
         asked = {**settings, "memory_limit": memory_limit}
         files, settings = open_scratch(_folder(path), asked, derived, resume=resume)
-        made = _build(source, files, settings, path, progress or silent, begin=begin, options=storage_options)
+        given: Any = {"begin": begin, "options": storage_options, "ids": row_ids}
+        made = _build(source, files, settings, path, progress or silent, **given)
         if not storage.is_url(path):
-            with storage.replacing(path, KIND, overwrite=overwrite) as fresh:
-                os.rename(os.path.join(files.folder, GRAPH), fresh)
+            with storage.replacing(path, GRAPH, overwrite=overwrite) as fresh:
+                os.rename(os.path.join(files.folder, UNFINISHED), fresh)
         shutil.rmtree(files.folder, ignore_errors=True)
     graph = open_graph(path, storage_options=storage_options)
     graph.validate()
@@ -165,10 +184,11 @@ def _build(
     files: ScratchFiles,
     settings: dict[str, Any],
     path: str,
-    progress: Progress,
+    progress: StageProgress,
     *,
     begin: float,
     options: storage.Options,
+    ids: Ids | None,
 ) -> dict[str, Any]:
     """Run all stages, to a graph store in the build's folder, or at `path` if that is a URL."""
     client, at_once = current_client(), settings["at_once"]
@@ -192,12 +212,24 @@ def _build(
     run_missing(files, "weigh", partial(stages.weigh, job), blocks, progress, at_once=at_once)
 
     quality, components, stage = audit(job, order, settings, progress)
-    place = path if storage.is_url(path) else os.path.join(files.folder, GRAPH)
+    place = path if storage.is_url(path) else os.path.join(files.folder, UNFINISHED)
     writer, records, degree = _write_blocks(job, stage, place, progress, options)
     if checksum(job) != points:
         raise InputError(f"{files.folder}: the points changed during the build; pass resume=False to start over")
-    made = {**_facts(job, settings, begin=begin), "points": points, **quality}
-    writer.finish(records, degree=degree, order=order, normalize="ncut", made=made, component=components.of)
+    origin = {"source": getattr(source, "path", "points in memory"), **getattr(source, "how", {})}
+    made = {**origin, **_facts(job, settings, begin=begin), "points": points, **quality}
+    kept = Kept(files.vector("gather", blocks, "scale"), np.atleast_1d(job.shift), job.scale, job.projection)
+    writer.finish(
+        records,
+        degree=degree,
+        order=order,
+        normalize="ncut",
+        made=made,
+        component=components.of,
+        keep=partial(write_kept, kept=kept),
+        anchor=anchors(job, components, order),
+        ids=ids,
+    )
     return made
 
 
@@ -232,7 +264,6 @@ def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any
     short = sum(int((job.files.load("gather", i, "indices") < 0).any(axis=1).sum()) for i in range(blocks))
     packages = ("snmf-dist", "pynndescent", "numpy", "scikit-learn")
     return {
-        "source": getattr(job.points, "path", "points in memory"),
         **{key: value for key, value in settings.items() if key != "block_rows"},
         "zero_scale_rows": int(np.count_nonzero(scale == 0)),
         "short_lists": short,
@@ -243,7 +274,7 @@ def _facts(job: Job, settings: dict[str, Any], *, begin: float) -> dict[str, Any
 
 
 def _write_blocks(
-    job: Job, stage: str, place: str, progress: Progress, options: storage.Options
+    job: Job, stage: str, place: str, progress: StageProgress, options: storage.Options
 ) -> tuple[GraphWriter, list[BlockRecord], np.ndarray]:
     """Normalise the blocks of W and write them as blocks of A."""
     files, blocks = job.files, len(job.bounds) - 1

@@ -131,8 +131,10 @@ def approximate_neighbors(points: Any, q: int, *, seed: int, threads: int) -> KN
     ----------
     points : ndarray or csr_matrix of float32, shape (n, d)
         In memory, n > q + 6.
-    seed, threads : int
-        The same pair gives the same answer.
+    seed : int
+        Seed of the random number generator.
+    threads : int
+        Number of threads; the same seed on as many threads gives the same answer.
     """
     with _one_at_a_time:
         pynndescent = _import_pynndescent()

@@ -44,7 +44,7 @@ class Partition(NamedTuple):
         return len(self.starts)
 
 
-class Places(NamedTuple):
+class CellPlaces(NamedTuple):
     """Where the rows of one block go.
 
     Attributes
@@ -129,7 +129,7 @@ def _calibrate(partition: Partition, sample: Any, replication: float) -> float:
     return float(max(np.partition(ratio, wanted)[wanted], 1.0))
 
 
-def place(partition: Partition, X: Any) -> Places:
+def place(partition: Partition, X: Any) -> CellPlaces:
     """Find the nearest leaf and the cells of each row of a block."""
     leaf, member = [], []
     for squares in _squares_to_leaves(partition.leaves, X):
@@ -139,7 +139,7 @@ def place(partition: Partition, X: Any) -> Places:
     home = np.searchsorted(partition.starts, np.concatenate(leaf), side="right") - 1
     members = np.concatenate(member)
     members[np.arange(len(home)), home] = True
-    return Places(np.concatenate(leaf), members)
+    return CellPlaces(np.concatenate(leaf), members)
 
 
 def _squares_to_leaves(leaves: np.ndarray, X: Any) -> Any:

@@ -1,14 +1,14 @@
 """open_points(): a row-blocked view of the user's data, whatever holds it.
 
 A `Points` is read by row ranges inside tasks, so it is small to send: a path, or an array of this process.
-What cannot be read by row ranges (Dask arrays, Parquet, arrays of this process on a cluster) is spooled once
+What cannot be read by row ranges (Dask arrays, tables, arrays of this process on a cluster) is spooled once
 to ``.npy`` files in the build's own folder.
 """
 
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,10 +17,13 @@ from scipy import sparse
 
 from snmf_dist import storage
 from snmf_dist.errors import DoesNotFit, InputError, SnmfError, StoreNotFound
+from snmf_dist.graph.build.pointfiles import BINARY, BinaryPoints, Hdf5Points, find_matrix, open_binary
+from snmf_dist.graph.build.tablefiles import TABLES, TableFile
+from snmf_dist.hdf5 import is_hdf5
 from snmf_dist.untrusted import check_archive, load_sparse, native, refuse_code, safe_sparse
 
+POINT_FILES = ".npy, .npz, .parquet, .arrow, .h5ad, .h5, .fbin or .u8bin"
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
-TABLES = (".parquet", ".pq")
 ROUNDING = 1e-5  # difference of A_ij and A_ji, relative to the largest entry, that counts as rounding
 
 
@@ -70,6 +73,14 @@ class ArrayPoints:
 
 
 @dataclass(frozen=True)
+class LoadedPoints(ArrayPoints):
+    """What was read from a file as a whole."""
+
+    path: str
+    how: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class FilePoints:
     """A 2-D ``.npy`` file, or a folder with the ``.npy`` files of a CSR matrix; mapped, not loaded."""
 
@@ -103,22 +114,37 @@ class ZarrPoints:
     shape: tuple[int, int]
     dtype: np.dtype
     is_sparse: bool = False
+    key: str | None = None
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """What `open_points` must be told to open them again."""
+        return {} if self.key is None else {"key": self.key}
 
     def read(self, start: int, stop: int) -> Block:
         """Rows `start` to `stop`."""
-        return native(np.asarray(_zarr_array(self.path, self.options)[start:stop]))
+        inner = self.path if self.key is None else f"{self.path.rstrip('/')}/{self.key}"
+        return native(np.asarray(_zarr_array(inner, self.options)[start:stop]))
 
 
-def open_points(source: Any, *, columns: Sequence[str] | None = None, options: storage.Options = None) -> Any:
+def open_points(
+    source: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    key: str | None = None,
+    options: storage.Options = None,
+    least: int = 2,
+) -> Any:
     """Check `source`, and return it in a form that `spool` can make `Points` of.
 
-    Returns a `Points`, a Dask array, or a `ParquetTable`; shapes and kinds are checked, no row is read.
+    Returns a `Points`, a Dask array, or a `TableFile`; shapes and kinds are checked, no row is read. What has a
+    `path` may have `how`: the keyword arguments that open it again.
     """
     if isinstance(source, str | os.PathLike):
         path = storage.normal_path(source)
         try:
-            source = _open_path(path, columns, options)
-            _check_shape(source)
+            source = _open_path(path, columns, key, options)
+            _check_shape(source, least)
         except SnmfError:
             raise
         except Exception as error:  # NumPy, pyarrow and zip files each raise their own
@@ -132,21 +158,29 @@ def open_points(source: Any, *, columns: Sequence[str] | None = None, options: s
     elif not (hasattr(source, "dask") and hasattr(source, "chunks")):
         raise InputError(
             f"points is a {type(source).__name__}; expected a NumPy, Dask or SciPy CSR array, or a path to a "
-            "Zarr array, .npy, .npz or .parquet"
+            f"Zarr array or AnnData, {POINT_FILES}"
         )
-    _check_shape(source)
+    _check_shape(source, least)
     return source
 
 
 def is_points(path: str, options: storage.Options = None) -> bool:
     """Tell whether points are at `path`, and not a store of ours or nothing."""
-    if path.endswith((".npy", ".npz", *TABLES)):
+    if path.endswith((".npy", ".npz", *TABLES, *BINARY)) or is_hdf5(path):
         return storage.exists(path, options)
     try:
         _zarr_array(path, options)
     except InputError:
-        return False
+        return _is_annotated(path, options)
     return True
+
+
+def _is_annotated(path: str, options: storage.Options) -> bool:
+    """Tell whether a Zarr group at `path` has ``obsm``, as AnnData has."""
+    try:
+        return "obsm" in storage.open_group(path, options)
+    except SnmfError:
+        return False
 
 
 def is_similarity_matrix(path: str) -> bool:
@@ -170,7 +204,7 @@ def is_similarity_matrix(path: str) -> bool:
     return bool(difference.max() <= ROUNDING * A.max())
 
 
-def _open_path(path: str, columns: Sequence[str] | None, options: storage.Options) -> Any:
+def _open_path(path: str, columns: Sequence[str] | None, key: str | None, options: storage.Options) -> Any:
     if not storage.is_url(path) and not os.path.exists(path):
         raise StoreNotFound(f"{path}: no such file or directory; check the path")
     if storage.is_url(path) and path.endswith((".npy", ".npz")):
@@ -179,9 +213,18 @@ def _open_path(path: str, columns: Sequence[str] | None, options: storage.Option
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         return FilePoints(path, array.shape, array.dtype)
     if path.endswith(".npz"):
-        return ArrayPoints(_load_npz(path))
+        return LoadedPoints(_load_npz(path), path)
     if path.endswith(TABLES):
-        return ParquetTable(path, tuple(columns) if columns else None, options)
+        return TableFile(path, tuple(columns) if columns else None, options)
+    if path.endswith(BINARY):
+        return open_binary(path)
+    if is_hdf5(path) or _is_annotated(path, options):
+        found = find_matrix(path, key, options)
+        if found.sparse is not None:
+            return LoadedPoints(_canonical(found.sparse), path, {"key": found.name})
+        if is_hdf5(path):
+            return Hdf5Points(path, found.name, found.shape, found.dtype)
+        return ZarrPoints(path, options, found.shape, found.dtype, key=found.name)
     array = _zarr_array(path, options)
     return ZarrPoints(path, options, array.shape, array.dtype)
 
@@ -191,7 +234,7 @@ def _zarr_array(path: str, options: storage.Options) -> Any:
         array = zarr.open_array(path, mode="r", storage_options=storage.plain(options))
     except Exception as error:  # FileNotFoundError, ValueError, and whatever a torn zarr.json makes zarr raise
         raise InputError(
-            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, .npy, .npz or .parquet"
+            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, {POINT_FILES}"
         ) from None
     return refuse_code(array, path)
 
@@ -218,53 +261,6 @@ def _canonical(matrix: Any) -> sparse.csr_matrix:
     return X
 
 
-@dataclass(frozen=True)
-class ParquetTable:
-    """Numeric columns of a Parquet file; read from the front only."""
-
-    path: str
-    columns: tuple[str, ...] | None
-    options: storage.Options
-
-    def _open(self) -> Any:
-        import fsspec
-        from pyarrow import parquet
-
-        return parquet.ParquetFile(fsspec.open(self.path, "rb", **(self.options or {})).open())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns to read."""
-        with self._open() as file:
-            found = file.schema_arrow.names
-        missing = [name for name in self.columns or () if name not in found]
-        if missing:
-            raise InputError(f"{self.path}: has no column {missing}; it has {found}")
-        return self.columns or tuple(found)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-        with self._open() as file:
-            return file.metadata.num_rows, len(self.names)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype the columns are read as."""
-        with self._open() as file:
-            kinds = [file.schema_arrow.field(name).type.to_pandas_dtype() for name in self.names]
-        return np.result_type(*kinds) if kinds else np.dtype(float)
-
-    def batches(self) -> Any:
-        """Yield the rows in batches, (rows, d)."""
-        with self._open() as file:
-            for batch in file.iter_batches(batch_size=1 << 16, columns=list(self.names)):
-                empty = [name for name in self.names if batch.column(name).null_count]
-                if empty:
-                    raise InputError(f"{self.path}: columns {empty} have empty cells; fill or drop those rows")
-                yield np.column_stack([batch.column(name).to_numpy(zero_copy_only=False) for name in self.names])
-
-
 def spool(points: Any, folder: str, *, shared: bool) -> Points:
     """Give points that can be read by row ranges from any task; write them to `folder` if need be.
 
@@ -277,7 +273,9 @@ def spool(points: Any, folder: str, *, shared: bool) -> Points:
     shared : bool
         Whether other processes will read the points.
     """
-    if isinstance(points, FilePoints | ZarrPoints) or (isinstance(points, ArrayPoints) and not shared):
+    if isinstance(points, FilePoints | ZarrPoints | Hdf5Points | BinaryPoints) or (
+        isinstance(points, ArrayPoints) and not shared
+    ):
         return points
     path = os.path.join(folder, "points")
     n, d = points.shape
@@ -302,13 +300,13 @@ def spool(points: Any, folder: str, *, shared: bool) -> Points:
 def _blocks(points: Any) -> Iterator[np.ndarray]:
     if isinstance(points, ArrayPoints):
         yield points.array
-    elif isinstance(points, ParquetTable):
+    elif isinstance(points, TableFile):
         yield from points.batches()
     else:
         yield from (np.asarray(points.blocks[i].compute()) for i in range(points.numblocks[0]))
 
 
-def _check_shape(points: Any) -> None:
+def _check_shape(points: Any, least: int) -> None:
     where = getattr(points, "path", "points")
     if len(points.shape) != 2:
         raise InputError(f"{where}: has shape {points.shape}; expected (n, d), a row for each point")
@@ -317,5 +315,5 @@ def _check_shape(points: Any) -> None:
         raise InputError("points is a Dask array of unknown shape; call compute_chunk_sizes() on it first")
     if points.dtype.kind not in "biuf":
         raise InputError(f"{where}: has dtype {points.dtype}; expected real numbers")
-    if n < 2 or d < 1:
-        raise InputError(f"{where}: has {n} points of {d} numbers; expected at least 2 points of 1 number")
+    if n < least or d < 1:
+        raise InputError(f"{where}: has {n} points of {d} numbers; expected at least {least} of 1 number")

@@ -16,7 +16,7 @@ from snmf_dist.graph.build.partition import LEAVES_A_CELL, Partition, make_parti
 from snmf_dist.graph.build.points import spool
 from snmf_dist.graph.build.scratch import ScratchFiles, run_missing
 from snmf_dist.graph.build.stages import Job
-from snmf_dist.graph.store import Progress, row_bounds, silent
+from snmf_dist.graph.store import StageProgress, row_bounds, silent
 
 INPUT_BYTES = 1 << 25  # of a block of points as float32
 SAMPLE_ROWS = 50_000
@@ -44,7 +44,7 @@ def make_job(source: Any, files: ScratchFiles, settings: dict[str, Any], *, shar
     )
 
 
-def check_points(job: Job, pca: int | None, progress: Progress) -> tuple[Job, str]:
+def check_points(job: Job, pca: int | None, progress: StageProgress) -> tuple[Job, str]:
     """Check every block; refuse points that changed since the build was begun; find shift, scale, projection.
 
     Returns the job that knows them, and the checksum of the points.
@@ -70,7 +70,7 @@ def checksum(job: Job) -> str:
     return _combined([summary.crc for summary in _summarize(job, silent)])
 
 
-def _summarize(job: Job, progress: Progress) -> list[stages.BlockSummary]:
+def _summarize(job: Job, progress: StageProgress) -> list[stages.BlockSummary]:
     blocks = len(job.inputs) - 1
     return run_tasks(
         partial(stages.check, job), range(blocks), threads=1, done=lambda k: progress("check", k, blocks)
@@ -81,7 +81,7 @@ def _combined(crcs: list[int]) -> str:
     return f"{zlib.crc32(np.array(crcs, dtype=np.int64).tobytes()):08x}"
 
 
-def _projection(job: Job, pca: int, progress: Progress) -> np.ndarray:
+def _projection(job: Job, pca: int, progress: StageProgress) -> np.ndarray:
     """Principal components of the points, (pca, d), out of core."""
     if not job.files.has("pca", 0):
         from dask_ml.decomposition import PCA
@@ -95,7 +95,7 @@ def _projection(job: Job, pca: int, progress: Progress) -> np.ndarray:
     return np.array(job.files.load("pca", 0, "components"))
 
 
-def cut_into_cells(job: Job, settings: dict[str, Any], progress: Progress) -> tuple[int, np.ndarray]:
+def cut_into_cells(job: Job, settings: dict[str, Any], progress: StageProgress) -> tuple[int, np.ndarray]:
     """Cut the points into cells and number the rows leaf by leaf.
 
     Returns

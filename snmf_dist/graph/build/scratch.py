@@ -18,7 +18,7 @@ from scipy import sparse
 
 from snmf_dist.engine.client import run_tasks
 from snmf_dist.errors import InputError, StoreCorrupt
-from snmf_dist.graph.store import Progress
+from snmf_dist.graph.store import StageProgress
 
 
 class ScratchFiles:
@@ -158,7 +158,7 @@ def run_missing(
     stage: str,
     task: Callable[[int], Any],
     count: int,
-    progress: Progress,
+    progress: StageProgress,
     *,
     at_once: int,
 ) -> None:

@@ -2,30 +2,40 @@
 
 Each edge (i, j, w) is filed twice: as it stands under the block of row i, and turned round under the block
 of row j. A block then sees every entry of its rows beside its mirror image, and so checks or makes symmetry
-on its own.
+on its own. Filing some edges, merging a block and moving it are tasks of their own, in any order and process; what
+they make depends on the order of the edges alone.
 """
 
-import contextlib
 import os
-from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from snmf_dist.errors import InputError, WorkLost
-from snmf_dist.graph.ingest.edgefiles import Edges
+from snmf_dist.errors import InputError
+from snmf_dist.graph.ingest.edges import Edges
+from snmf_dist.graph.ingest.runs import RunFiles, packed, unpacked, whole_file
 
-RECORD = np.dtype([("row", "<i8"), ("column", "<i8"), ("weight", "<f8")])
 ASYMMETRY = 1e-5  # relative difference of A_ij and A_ji that counts as rounding of float32 sources
 
 
+class Merged(NamedTuple):
+    """What is known of a merged block: the degrees of its rows, (rows,), and how many loops were dropped."""
+
+    degree: np.ndarray
+    dropped_loops: int
+
+
+@dataclass(frozen=True)
 class EdgeBuckets:
     """Files of edges by row block, and the rows of W made from them.
 
-    Parameters
+    Attributes
     ----------
     folder : str
-        An empty folder for the files, about 48 bytes an edge.
+        An empty folder for the files, about 16 bytes an edge, and as much again for weights other than 1.
     bounds : ndarray of int64, shape (P+1,)
         The row blocks.
     symmetrize : {None, "max", "mean"}
@@ -34,93 +44,95 @@ class EdgeBuckets:
         Leave out the diagonal.
     """
 
-    def __init__(self, folder: str, bounds: np.ndarray, *, symmetrize: str | None, drop_loops: bool) -> None:
-        self.folder = folder
-        self.bounds = bounds
-        self.symmetrize = symmetrize
-        self.drop_loops = drop_loops
-        self.dropped_loops = 0
-        self._filed: Counter[str] = Counter()
+    folder: str
+    bounds: np.ndarray
+    symmetrize: str | None
+    drop_loops: bool
 
-    def add(self, edges: Edges) -> None:
-        """Check a batch of edges and file each under both of its ends."""
+    @property
+    def runs(self) -> RunFiles:
+        """The files that the edges are in."""
+        return RunFiles(self.folder, self.bounds)
+
+    def file(self, name: str, batches: Iterable[Edges]) -> str:
+        """Check some edges and file each under both of its ends, as a run of this name."""
+        rows, columns, weights = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        edges = Edges(rows, columns, weights)
         self._check(edges)
-        self._file("own", edges.rows, edges.columns, edges.weights)
-        self._file("turned", edges.columns, edges.rows, edges.weights)
+        self.runs.write(f"own-{name}", edges.rows, edges.columns, edges.weights)
+        self.runs.write(f"turned-{name}", edges.columns, edges.rows, edges.weights)
+        return name
 
-    def merge(self, i: int) -> np.ndarray:
-        """Make the rows of W of block `i` from its edges, and return their degrees, (rows,)."""
-        own, turned = self._matrix("own", i), self._matrix("turned", i)
+    def merge(self, names: Sequence[str], i: int) -> Merged:
+        """Make the rows of W of block `i` from its edges in the runs."""
+        own, turned = (self._matrix([f"{kind}-{name}" for name in names], i) for kind in ("own", "turned"))
         if self.symmetrize is None:
             self._check_symmetric(own, turned, i)
         W = own.maximum(turned) if self.symmetrize == "max" else own * 0.5 + turned * 0.5
+        dropped = 0
         if self.drop_loops:
             rows = np.repeat(np.arange(self.bounds[i], self.bounds[i + 1]), np.diff(W.indptr))
             loops = rows == W.indices
-            self.dropped_loops += int(np.count_nonzero(W.data[loops]))
+            dropped = int(np.count_nonzero(W.data[loops]))
             W.data[loops] = 0
         W.eliminate_zeros()
-        sparse.save_npz(self._path("merged", i), W, compressed=False)
-        for kind in ("own", "turned"):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self._path(kind, i))
+        with whole_file(self._path(i)) as file:
+            for part in (W.indptr, W.indices, packed(W.data)):
+                np.save(file, part)
         with np.errstate(over="ignore"):  # an endless degree is refused by the caller, by row
-            return np.asarray(W.sum(axis=1)).ravel()
+            return Merged(np.asarray(W.sum(axis=1)).ravel(), dropped)
+
+    def remove_edges(self, names: Sequence[str]) -> None:
+        """Remove the runs of edges, once all blocks are merged."""
+        self.runs.remove(f"{kind}-{name}" for name in names for kind in ("own", "turned"))
 
     def block(self, i: int) -> sparse.csr_matrix:
         """Read the merged rows of W of block `i`, (rows, n)."""
-        return sparse.csr_matrix(sparse.load_npz(self._path("merged", i) + ".npz"))
+        with open(self._path(i), "rb") as file:
+            indptr, indices, data = (np.load(file, allow_pickle=False) for _ in range(3))
+        shape = (len(indptr) - 1, int(self.bounds[-1]))
+        return sparse.csr_matrix((unpacked(data, len(indices)), indices, indptr), shape=shape)
 
     def pattern(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the merged rows of W of block `i` have entries: indptr and indices."""
-        with np.load(self._path("merged", i) + ".npz") as file:
-            return file["indptr"], file["indices"]
+        with open(self._path(i), "rb") as file:
+            return np.load(file, allow_pickle=False), np.load(file, allow_pickle=False)
 
-    def reorder(self, rank: np.ndarray) -> None:
-        """Move row and column i of the merged W to ``rank[i]``, through files again."""
-        blocks = range(len(self.bounds) - 1)
-        for i in blocks:
-            W = self.block(i)
-            rows = np.repeat(rank[self.bounds[i] : self.bounds[i + 1]], np.diff(W.indptr))
-            self._file("moved", rows, rank[W.indices], W.data)
-            os.remove(self._path("merged", i) + ".npz")
-        for i in blocks:
-            sparse.save_npz(self._path("merged", i), self._matrix("moved", i), compressed=False)
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self._path("moved", i))
+    def move(self, rank: str, i: int) -> str:
+        """File the merged entries of block `i` where they go, row and column r to ``rank[r]``; the run's name.
 
-    def _file(self, kind: str, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
-        blocks = np.searchsorted(self.bounds, rows, side="right") - 1
-        by_block = np.argsort(blocks, kind="stable")
-        cuts = np.searchsorted(blocks[by_block], np.arange(len(self.bounds)))
-        records = np.empty(len(rows), dtype=RECORD)
-        records["row"], records["column"], records["weight"] = rows, columns, weights
-        records = records[by_block]
-        for i in map(int, np.flatnonzero(np.diff(cuts))):
-            part = records[cuts[i] : cuts[i + 1]]
-            with open(self._path(kind, i), "ab") as file:
-                file.write(part.tobytes())  # tofile would not say that the disk is full
-            self._filed[self._path(kind, i)] += len(part)
+        Parameters
+        ----------
+        rank : str
+            The path of a ``.npy`` file.
+        """
+        W, where = self.block(i), np.load(rank, mmap_mode="r", allow_pickle=False)
+        rows = np.repeat(where[self.bounds[i] : self.bounds[i + 1]], np.diff(W.indptr))
+        self.runs.write(f"moved-{i}", rows, where[W.indices], W.data)
+        return f"moved-{i}"
 
-    def _matrix(self, kind: str, i: int) -> sparse.csr_matrix:
-        path = self._path(kind, i)
-        records = np.fromfile(path, dtype=RECORD) if os.path.exists(path) else np.empty(0, RECORD)
-        if len(records) != self._filed[path]:
-            raise WorkLost(
-                f"{path}: holds {len(records)} of {self._filed[path]} edges; is the disk full? Import again"
-            )
+    def remove_blocks(self) -> None:
+        """Remove the merged blocks, once all are moved."""
+        for i in range(len(self.bounds) - 1):
+            os.remove(self._path(i))
+
+    def moved(self, names: Sequence[str], i: int) -> sparse.csr_matrix:
+        """The rows of W of block `i` after all blocks were moved, (rows, n)."""
+        return self._matrix(names, i)
+
+    def _matrix(self, names: Iterable[str], i: int) -> sparse.csr_matrix:
+        rows, columns, weights = self.runs.read(names, i)
         shape = (int(self.bounds[i + 1] - self.bounds[i]), int(self.bounds[-1]))
-        where = (records["row"] - self.bounds[i], records["column"])
-        return sparse.csr_matrix((records["weight"], where), shape=shape)  # adds up duplicates
+        return sparse.csr_matrix((weights, (rows, columns)), shape=shape)  # adds up duplicates
 
-    def _path(self, kind: str, i: int) -> str:
-        return os.path.join(self.folder, f"{kind}-{i}")
+    def _path(self, i: int) -> str:
+        return os.path.join(self.folder, f"merged-{i}")
 
     def _check(self, edges: Edges) -> None:
         n = self.bounds[-1]
         for ends in (edges.rows, edges.columns):
-            outside = (ends < 0) | (ends >= n)
-            if outside.any():
+            if len(ends) and not (ends.min() >= 0 and ends.max() < n):
+                outside = (ends < 0) | (ends >= n)
                 raise InputError(f"A has an entry in row or column {ends[np.argmax(outside)]}, outside 0:{n}")
         bad = ~np.isfinite(edges.weights) | (edges.weights < 0)
         if bad.any():

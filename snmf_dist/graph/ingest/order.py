@@ -17,10 +17,13 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 SMALL = 1 << 15  # rows: with K = 20 in float32 all of B is 2.6 MB and stays in the cache in any order
 IN_MEMORY = 200_000_000  # entries held at a time: 0.8 GB as they are, 1 GB more for Cuthill–McKee
-COLUMNS = 8  # that are smoothed: 32 bytes a row
+ROW_COST, ENTRY_COST = 200, 16  # bytes of memory for a row, and for an entry if all are held
+SMOOTHED = 8  # that are smoothed: 32 bytes a row
 ROUNDS, PRODUCTS = 4, 4  # orthonormalisations, and products before each
+ROW_SAMPLE = 4  # entries of a row, in the mean, that a product takes: every other product takes other ones
 LEAF = 512  # rows in a leaf; B is 40 kB there, as large as a first-level cache
-TILE, LINE = 1024, 4  # rows of a product that share the cache; rows of B fetched together
+SHALLOW = 6  # steps: a row's neighbours then lie anywhere in a sixth of all rows, or in more
+CACHED_ROWS, LINE = 1024, 4  # rows of a product that share the cache; rows of B fetched together
 TILES, PARTS = 32, 8  # how many tiles and row blocks are looked at, evenly spread
 # What a fetch costs, in entries whose row of B is in the cache; on the low side. A product with a 125k-row
 # neighbour graph, K = 20, took 8.1, 9.2, 11 and 34.5 ns an entry at 0.06, 0.12, 0.14 and 0.67 fetches.
@@ -70,7 +73,7 @@ class Cost(NamedTuple):
     halo : float
         Rows that a block needs from others, in block sizes.
     fetches : float
-        Groups of `LINE` rows of B that a tile of `TILE` rows touches, an entry: 1 if none serves twice.
+        Groups of `LINE` rows of B that a tile of `CACHED_ROWS` rows touches, an entry: 1 if none serves twice.
     largest : int
         Entries of the largest block.
     """
@@ -90,14 +93,14 @@ class Cost(NamedTuple):
         return (rows + time) / 2
 
 
-class Choice(NamedTuple):
+class OrderChoice(NamedTuple):
     """The best order found, row to row as it came, or None to leave it; and why, in words."""
 
     order: np.ndarray | None
     reason: str
 
 
-def choose_order(graph: GraphPattern, progress: Report) -> Choice:
+def choose_order(graph: GraphPattern, progress: Report, memory: float = np.inf) -> OrderChoice:
     """Try the orders that fit, measure them, and take the best if it is clearly better than the rows as they came.
 
     Parameters
@@ -106,6 +109,8 @@ def choose_order(graph: GraphPattern, progress: Report) -> Choice:
         Read several times, block by block; held if it has no more than `IN_MEMORY` entries.
     progress : callable
         Called as ``progress(done, total)`` after each trial.
+    memory : float, optional
+        Bytes that may be used; an order that needs more is not tried.
 
     Examples
     --------
@@ -115,12 +120,19 @@ def choose_order(graph: GraphPattern, progress: Report) -> Choice:
     'as it came: small enough for any order'
     """
     if graph.n < SMALL:
-        return Choice(None, "as it came: small enough for any order")
+        return OrderChoice(None, "as it came: small enough for any order")
+    if graph.n * ROW_COST > memory:
+        return OrderChoice(
+            None,
+            f"as it came: looking for an order takes {graph.n * ROW_COST / 1e9:.2f} GB, memory_limit leaves "
+            f"{memory / 1e9:.2f} GB",
+        )
     tries: dict[str, Callable[[GraphPattern], np.ndarray]] = {"leaves": by_leaves}
-    held = int(graph.degree().sum()) <= IN_MEMORY
+    held = int(graph.degree().sum()) <= min(IN_MEMORY, (memory - graph.n * ROW_COST) / ENTRY_COST)
     if held:
         graph = graph._replace(pattern=cache(graph.pattern))
-        tries["Cuthill–McKee"] = cuthill_mckee
+        if not is_shallow(graph):
+            tries["Cuthill–McKee"] = cuthill_mckee
     before = measure(graph, np.arange(graph.n))
     best, name, order, after = CLEARLY, "", None, before
     for done, (trial, find) in enumerate(tries.items()):
@@ -132,11 +144,11 @@ def choose_order(graph: GraphPattern, progress: Report) -> Choice:
             best, name, order, after = share, trial, found, cost
     progress(len(tries), len(tries))
     parts = len(parts_of(graph.bounds)) - 1
-    return Choice(order, _reason(name, before, after, parts=parts, held=held))
+    return OrderChoice(order, _reason(name, before, after, parts=parts, held=held))
 
 
 def _reason(name: str, before: Cost, after: Cost, *, parts: int, held: bool) -> str:
-    skipped = "" if held else f"; over {IN_MEMORY:.0e} entries, so Cuthill–McKee was not tried"
+    skipped = "" if held else "; too many entries to hold, so Cuthill–McKee was not tried"
     if not name:
         return (
             f"as it came: {before.diagonal:.0%} of entries in {parts} diagonal blocks, halo {before.halo:.2f} "
@@ -174,15 +186,15 @@ def measure(graph: GraphPattern, rank: np.ndarray) -> Cost:
     n, bounds = graph.n, parts_of(graph.bounds)
     part_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))[rank]
     halos = _Sample(part_of, len(bounds) - 1, PARTS, columns=n)
-    tiles = _Sample(rank // TILE, -(-n // TILE), TILES, columns=-(-n // LINE))
+    tiles = _Sample(rank // CACHED_ROWS, -(-n // CACHED_ROWS), TILES, columns=-(-n // LINE))
     entries = np.zeros(len(bounds) - 1, dtype=np.int64)
     diagonal = 0
     for rows, (indptr, indices) in graph.blocks():
         counts = np.diff(indptr)
         entries += np.bincount(part_of[rows], weights=counts, minlength=len(entries)).astype(np.int64)
         diagonal += int(np.count_nonzero(np.repeat(part_of[rows], counts) == part_of[indices]))
-        halos.add(rows, counts, indices, rank)
-        tiles.add(rows, counts, indices, rank, LINE)
+        halos.add(rows, indptr, indices, rank)
+        tiles.add(rows, indptr, indices, rank, LINE)
     own = [slice(bounds[part], bounds[part + 1]) for part in halos.picked]
     outside = int(halos.seen.sum()) - sum(
         int(seen[rows].sum()) for seen, rows in zip(halos.seen, own, strict=True)
@@ -206,12 +218,35 @@ class _Sample:
         self.seen = np.zeros((len(self.picked), columns), dtype=bool)
         self.entries = 0
 
-    def add(self, rows: slice, counts: np.ndarray, indices: np.ndarray, rank: np.ndarray, width: int = 1) -> None:
+    def add(self, rows: slice, indptr: np.ndarray, indices: np.ndarray, rank: np.ndarray, width: int = 1) -> None:
         """Take note of a block of rows whose columns stand at `rank`."""
-        places = np.repeat(self.place_of[rows], counts)
-        kept = np.flatnonzero(places >= 0)
-        self.seen[places[kept], rank[indices[kept]] // width] = True
+        places = self.place_of[rows]
+        mine = np.flatnonzero(places >= 0)
+        kept = _entries_of(mine, indptr)
+        self.seen[np.repeat(places[mine], np.diff(indptr)[mine]), rank[indices[kept]] // width] = True
         self.entries += len(kept)
+
+
+def _entries_of(rows: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    """The numbers of the entries of some rows."""
+    counts = (indptr[rows + 1] - indptr[rows]).astype(np.int64)
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(indptr[rows] - ends + counts, counts)
+
+
+def is_shallow(graph: GraphPattern) -> bool:
+    """Tell whether half of the rows lie within `SHALLOW` steps of one: no order by steps is then a good one."""
+    reached = np.zeros(graph.n, dtype=bool)
+    reached[int(np.argmax(graph.degree()))] = True
+    fresh = reached.copy()
+    for _ in range(SHALLOW):
+        before = reached.copy()
+        for rows, (indptr, indices) in graph.blocks():
+            reached[indices[_entries_of(np.flatnonzero(fresh[rows]), indptr)]] = True
+        fresh = reached & ~before
+        if 2 * np.count_nonzero(reached) > graph.n:
+            return True
+    return False
 
 
 def cuthill_mckee(graph: GraphPattern) -> np.ndarray:
@@ -237,30 +272,40 @@ def by_leaves(graph: GraphPattern) -> np.ndarray:
 
 
 def surroundings(graph: GraphPattern, degree: np.ndarray) -> np.ndarray:
-    """A few smooth functions on the graph, (n, COLUMNS) float32: rows that lie close hang together.
+    """A few smooth functions on the graph, (n, SMOOTHED) float32: rows that lie close hang together.
 
     Block power iteration on D^-½ P D^-½, P being 1 where A has an entry; of its Ritz vectors those that change
     least along edges count most, λ/(1 − λ), as if the walk went on.
     """
     root = np.sqrt(1 / np.maximum(degree, 1)).astype(np.float32)[:, None]
-    X = np.random.default_rng(0).standard_normal((graph.n, COLUMNS), dtype=np.float32)
-    for _ in range(ROUNDS):
-        for _ in range(PRODUCTS):
-            X = _smoothed(graph, X, root)
+    X = np.random.default_rng(0).standard_normal((graph.n, SMOOTHED), dtype=np.float32)
+    step = max(int(degree.mean() // ROW_SAMPLE), 1)
+    for turn in range(ROUNDS):
+        for product in range(PRODUCTS):
+            X = _smoothed(graph, X, root, step, PRODUCTS * turn + product)
         X = _orthonormal(X)
-    values, vectors = np.linalg.eigh(X.T @ _smoothed(graph, X, root))
-    weights = np.maximum(values, 0.01) / (1.02 - np.minimum(values, 1))
-    return np.asarray((X @ (vectors * weights)) * root, dtype=np.float32)
+    Y = _smoothed(graph, X, root)
+    values, vectors = np.linalg.eigh(X.T @ Y)
+    # Y and not X: with all entries it is smoother, and Y = X V Λ Vᵀ where X is good
+    weights = np.maximum(values, 0.01) / (1.02 - np.minimum(values, 1)) / np.maximum(values, 0.05)
+    return np.asarray((Y @ (vectors * weights)) * root, dtype=np.float32)
 
 
-def _smoothed(graph: GraphPattern, X: np.ndarray, root: np.ndarray) -> np.ndarray:
-    """D^-½ P D^-½ X, block by block."""
+def _smoothed(graph: GraphPattern, X: np.ndarray, root: np.ndarray, step: int = 1, first: int = 0) -> np.ndarray:
+    """D^-½ P D^-½ X, block by block; of P every `step`-th entry alone, from number `first` on."""
     scaled, Y = X * root, np.empty_like(X)
+    done = 0
     for rows, (indptr, indices) in graph.blocks():
-        ones = np.ones(len(indices), dtype=np.float32)
-        P = sparse.csr_matrix((ones, indices, indptr), shape=(len(indptr) - 1, graph.n), copy=False)
+        skip = (first - done) % step  # so that blocks do not matter
+        some = indices[skip::step]
+        starts = ((indptr + (step - 1 - skip)) // step).astype(indptr.dtype, copy=False)
+        P = sparse.csr_matrix(
+            (np.ones(len(some), dtype=np.float32), some, starts), shape=(len(indptr) - 1, graph.n), copy=False
+        )
         Y[rows] = P @ scaled
-    return Y * root
+        done += len(indices)
+    Y *= root * np.float32(step)
+    return Y
 
 
 def _orthonormal(X: np.ndarray) -> np.ndarray:
@@ -282,12 +327,15 @@ def _halve(order: np.ndarray, places: np.ndarray, bounds: np.ndarray) -> None:
         here = places[order[start:stop]]
         direction = _widest(here)
         direction *= 1 if direction @ along >= 0 else -1
-        order[start:stop] = order[start:stop][np.argsort(here @ direction.astype(np.float32), kind="stable")]
-        if stop - start > LEAF:
-            within = bounds[(bounds > start) & (bounds < stop)]
-            centre = (start + stop) // 2
-            cut = int(within[np.argmin(abs(within - centre))]) if len(within) else centre
-            parts += [(start, cut, direction), (cut, stop, direction)]
+        far = here @ direction.astype(np.float32)
+        if stop - start <= LEAF:
+            order[start:stop] = order[start:stop][np.argsort(far, kind="stable")]
+            continue
+        within = bounds[(bounds > start) & (bounds < stop)]
+        centre = (start + stop) // 2
+        cut = int(within[np.argmin(abs(within - centre))]) if len(within) else centre
+        order[start:stop] = order[start:stop][np.argpartition(far, cut - start)]
+        parts += [(start, cut, direction), (cut, stop, direction)]
 
 
 def _widest(places: np.ndarray) -> np.ndarray:

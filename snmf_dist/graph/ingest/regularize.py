@@ -6,7 +6,7 @@ uneven degrees show its whiskers and not its clusters (Qin, Rohe 2013; Joseph, Y
 
 import numpy as np
 
-SHARE = 0.25  # of the mean degree that is added, and below which a degree is small
+SMALL_SHARE = 0.25  # of the mean degree that is added, and below which a degree is small
 UNEVEN = 0.05  # share of the nodes with a small degree that makes degrees uneven
 
 
@@ -26,5 +26,5 @@ def choose_tau(degree: np.ndarray, tau: float | str) -> float:
     if not isinstance(tau, str):
         return float(tau)
     connected = degree[degree > 0]
-    small = SHARE * float(connected.mean())
+    small = SMALL_SHARE * float(connected.mean())
     return small if np.mean(connected < small) > UNEVEN else 0.0

@@ -62,14 +62,49 @@ def find_components(n: int, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> 
         ends = ends[:, ends[0] != ends[1]]  # the others join nothing
         if not ends.size:
             continue
-        names, compact = np.unique(ends, return_inverse=True)
-        first, second = compact.reshape(ends.shape)
+        if 4 * ends.size > n:
+            names, (first, second) = np.arange(n), ends
+        else:
+            names, compact = np.unique(ends, return_inverse=True)
+            first, second = compact.reshape(ends.shape)
         edges = sparse.coo_matrix((np.ones(len(first), dtype=bool), (first, second)), shape=(len(names),) * 2)
         joined = connected_components(edges, directed=False)[1]
         new = np.arange(n)
-        new[names] = names[np.unique(joined, return_index=True)[1]][joined]  # a name of one of those joined
+        least = np.empty(len(names), dtype=np.int64)
+        least[joined[::-1]] = names[::-1]  # what is written last stays: the first name of those joined
+        new[names] = least[joined]
         of = new[of]
-    return _ranked(np.unique(of, return_inverse=True)[1])
+    return _ranked((np.cumsum(of == np.arange(n)) - 1)[of])
+
+
+def find_anchors(components: Components, edges: np.ndarray) -> np.ndarray:
+    """The row of a component that is not small that each row of a small one is joined to, (n,); −1 in others.
+
+    Parameters
+    ----------
+    edges : ndarray of int, (m, 2)
+        Rows to join, which lead from every small component, through others if need be, to one that is not small.
+
+    Examples
+    --------
+    >>> of = np.repeat([0, 1, 2], [3, 1, 1])
+    >>> find_anchors(Components(of, np.array([3, 1, 1])), np.array([[4, 3], [3, 2]]))
+    array([-1, -1, -1,  2,  2])
+    """
+    reached = np.full(len(components.sizes), -1)  # row that a small component is joined to
+    settled = np.ones(len(components.sizes), dtype=bool)
+    settled[components.small] = False
+    both = np.concatenate((edges, edges[:, ::-1]))
+    start, end = components.of[both].T
+    while True:
+        new = np.flatnonzero(~settled[start] & settled[end])
+        if not len(new):
+            break
+        first = new[np.unique(start[new], return_index=True)[1]]
+        further = reached[end[first]]
+        reached[start[first]] = np.where(further < 0, both[first, 1], further)
+        settled[start[first]] = True
+    return np.asarray(reached[components.of])
 
 
 def edges_above(indptr: np.ndarray, indices: np.ndarray, *, first_row: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,17 +10,22 @@ Layout, format version 1 (one Zarr v3 group)::
                                    0 if it is not there
         reordered                  false if order is 0, 1, ..., n-1
         zero_degree, self_loops    how many rows have no entry; how many diagonal entries
-        checksums                  CRC-32 of row_bounds, order, degree and component
-        chunk_checksums            CRC-32 of each chunk of order and degree; stores of 0.1 have none
+        checksums                  CRC-32 of row_bounds, order, degree, component and anchor
+        chunk_checksums            CRC-32 of each chunk of the vectors of n entries; stores of 0.1 have none
         blocks                     one [nnz, CRC-32 of data, indices, indptr, diagonal, halo] a block:
                                    diagonal = entries within the block's own rows, halo = distinct other
                                    columns
         made                       how A was made, for people
+        ids                        the user's own ids of the rows, if there are any: see `snmf_dist.ids`
     row_bounds   int64 (P+1,)      block i holds rows row_bounds[i]:row_bounds[i+1]
     order        int64 (n,)        row of A -> the user's own row number
     degree       float64 (n,)      row sums of W, before normalisation
     component    int32/int64 (n,)  number of the connected component of each row, 0 the largest; only in graphs of
                                    several, and not in stores of snmf-dist 0.1
+    anchor       int32/int64 (n,)  for a row of a small component the row of A outside that it would be joined to,
+                                   else -1; only in graphs built from points
+    search/      float64           only of graphs built from points: scales (n,), σ of each row; shift and
+                                   projection, flat, that points are transformed by; attributes: search
     blocks/<i>/                    a CSR matrix in AnnData's encoding
         attributes                 encoding-type "csr_matrix", encoding-version "0.1.0", shape
         data, indices, indptr      dtype; int32 (int64 if n needs it); int64
@@ -36,11 +41,11 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-KIND = "graph"
+GRAPH = "graph"
 CSR_ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 BLOCK_ENTRIES = 1 << 21  # entries a block aims at: 25 MB in memory, a second or less to merge
 
-Progress = Callable[[str, int, int], None]
+StageProgress = Callable[[str, int, int], None]
 
 
 def row_bounds(n: int, n_edges: int, block_rows: int | None = None) -> np.ndarray:

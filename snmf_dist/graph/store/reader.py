@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ import zarr
 from scipy import sparse
 
 from snmf_dist import storage, verified
+from snmf_dist.card import card
 from snmf_dist.errors import StoreCorrupt
 from snmf_dist.graph.store.checks import entry_problems, manifest_problems, safe_pattern
-from snmf_dist.graph.store.layout import CSR_ENCODING, KIND, Progress, silent
+from snmf_dist.graph.store.facts import coupling, describe, made
+from snmf_dist.graph.store.layout import CSR_ENCODING, GRAPH, StageProgress, silent
+from snmf_dist.ids import Ids, read_ids
 
-REMEDY = "import or build the graph again with overwrite=True, or restore the store from a copy"
+GRAPH_REMEDY = "import or build the graph again with overwrite=True, or restore the store from a copy"
 
 
 class GraphStore:
@@ -34,21 +38,13 @@ class GraphStore:
         Block ``i`` holds rows ``bounds[i]:bounds[i+1]``.
     dtype : numpy.dtype
         Type of the entries.
-    recall : float or None
-        Measured share of the true nearest neighbours that a built graph holds.
     components : int or None
         Number of connected components.
     tau : float
         What was added to each degree before A was normalised; 0 for none.
     """
 
-    def __init__(
-        self,
-        path: str,
-        options: storage.Options,
-        group: zarr.Group,
-        block: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, path: str, options: storage.Options, group: zarr.Group, block: Mapping[str, Any]) -> None:
         self.path = path
         self.options = options
         self.block = block
@@ -56,7 +52,7 @@ class GraphStore:
         self._chunked: dict[str, verified.ChunkedVector] = {}
         wrong = list(manifest_problems(block))
         if wrong:
-            raise StoreCorrupt(f"{path}: its manifest is wrong: {'; '.join(wrong)}; {REMEDY}")
+            raise StoreCorrupt(f"{path}: its manifest is wrong: {'; '.join(wrong)}; {GRAPH_REMEDY}")
         self.n = int(block["n"])
         self.nnz = int(block["nnz"])
         self.dtype = np.dtype(block["dtype"])
@@ -70,6 +66,9 @@ class GraphStore:
 
     def __repr__(self) -> str:
         return f"GraphStore({self.path!r}: n={self.n}, nnz={self.nnz}, blocks={self.n_blocks})"
+
+    def _repr_html_(self) -> str:
+        return card("Graph", partial(describe, self.block, self.bounds))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open_graph_again, (self.path, self.options, self.fingerprint)
@@ -118,11 +117,26 @@ class GraphStore:
         return self._finite(self._range("degree", [np.float64], start, stop))
 
     @property
+    def ids(self) -> Ids | None:
+        """The user's own ids, in the order of the user's rows; None if they are the row numbers."""
+        with self._explaining():
+            return read_ids(self._group, self.block["ids"], self.path, n=self.n) if "ids" in self.block else None
+
+    @property
     def component(self) -> np.ndarray | None:
         """Number of the connected component of each row of A, (n,); None if there is one, or none was stored."""
-        if "component" not in self.block["checksums"]:
-            return None
-        return self._range("component", [np.int32, np.int64], 0, self.n)
+        return self._rows_of("component")
+
+    @cached_property
+    def component_sizes(self) -> np.ndarray | None:
+        """Rows of each component, largest first; None if there is one, or none was stored."""
+        component = self.component
+        return None if component is None else np.bincount(component)
+
+    @property
+    def anchor(self) -> np.ndarray | None:
+        """The row outside that each row of a small component would be joined to, −1 in others; None if unknown."""
+        return self._rows_of("anchor")
 
     def read_component(self, start: int, stop: int) -> np.ndarray:
         """Numbers of the components of the rows `start` to `stop`, (rows, 1), if there are several."""
@@ -188,41 +202,19 @@ class GraphStore:
         return A
 
     def coupling(self) -> dict[str, float]:
-        """How much the blocks depend on each other: the share of entries in diagonal blocks, and the mean halo.
-
-        The halo is in block sizes. Both say how good the order of the rows is: 1 and 0 at best.
-        """
-        _, _, diagonal, halo = zip(*self.block["blocks"], strict=True)
-        return {
-            "diagonal": sum(diagonal) / self.nnz,
-            "halo": float(np.mean(np.array(halo) / np.diff(self.bounds))),
-            "blocks": self.n_blocks,
-        }
+        """How much the blocks depend on each other: the share of entries in diagonal blocks, and the mean halo."""
+        return coupling(self.block, self.bounds)
 
     def info(self) -> dict[str, Any]:
         """Describe the store: sizes, how it was made, and what to know before clustering it."""
-        b = self.block
         return {
             "path": self.path,
-            "rows": self.n,
-            "entries": self.nnz,
-            "entries per row": round(self.nnz / self.n, 2),
-            "dtype": str(self.dtype),
-            "blocks": self.n_blocks,
-            "rows a block": int(np.diff(self.bounds).max()),
-            "normalize": self.normalize,
-            "tau": round(self.tau, 6),
-            "zero-degree rows": b["zero_degree"],
-            "self-loops": b["self_loops"],
-            "reordered": self.reordered,
-            "in diagonal blocks": f"{self.coupling()['diagonal']:.1%} of entries",
-            "halo": f"{self.coupling()['halo']:.2f} block sizes",
-            "bytes in memory": self.nnz * (self.dtype.itemsize + 4) + 8 * self.n,
+            **describe(self.block, self.bounds),
             "fingerprint": self.fingerprint,
-            **{f"made: {key}": value for key, value in b["made"].items()},
+            **made(self.block),
         }
 
-    def validate(self, *, deep: bool = False, progress: Progress | None = None) -> None:
+    def validate(self, *, deep: bool = False, progress: StageProgress | None = None) -> None:
         """Check the store, and raise `StoreCorrupt` with all that is wrong.
 
         Parameters
@@ -238,8 +230,10 @@ class GraphStore:
         if found:
             raise StoreCorrupt(
                 f"{self.path}: {len(found)} problem(s): "
-                + "; ".join(text.removeprefix(f"{self.path}: ").removesuffix(f"; {REMEDY}") for text in found[:10])
-                + f"; {REMEDY}"
+                + "; ".join(
+                    text.removeprefix(f"{self.path}: ").removesuffix(f"; {GRAPH_REMEDY}") for text in found[:10]
+                )
+                + f"; {GRAPH_REMEDY}"
             )
 
     def _manifest_problems(self) -> Iterator[str]:
@@ -253,14 +247,16 @@ class GraphStore:
             shape = [int(self.bounds[i + 1] - self.bounds[i]), self.n]
             if verified.attributes(self._group, f"blocks/{i}") != {**CSR_ENCODING, "shape": shape}:
                 yield f"blocks/{i}/zarr.json is not what was written: other programs may misread the block"
-        for name in ("order", "degree", "component"):
+        for name in ("order", "degree", "component", "anchor", "ids"):
             try:
-                getattr(self, name)
+                found = getattr(self, name)
+                if isinstance(found, Ids):
+                    found.check()
             except StoreCorrupt as error:
                 yield str(error)
 
     def _explaining(self) -> Any:
-        return verified.explaining(self.path, KIND, self.block["checksum"], self.options, remedy=REMEDY)
+        return verified.explaining(self.path, GRAPH, self.block["checksum"], self.options, remedy=GRAPH_REMEDY)
 
     def _block_arrays(self, i: int) -> list[zarr.Array]:
         """The arrays of a block, if their metadata agrees with the manifest."""
@@ -278,6 +274,10 @@ class GraphStore:
     def _vector(self, name: str, size: int, dtype: Any) -> np.ndarray:
         array = verified.find_array(self._group, name, self.path, shape=(size,), dtypes=[dtype])
         return verified.read_whole(array, self.block["checksums"][name], self.path, name)
+
+    def _rows_of(self, name: str) -> np.ndarray | None:
+        known = name in self.block["checksums"]
+        return self._range(name, [np.int32, np.int64], 0, self.n) if known else None
 
     def _range(self, name: str, dtypes: list[Any], start: int, stop: int) -> np.ndarray:
         """Entries of a vector, checked; of the others no more is read than shares a chunk with them."""
@@ -315,7 +315,7 @@ def open_graph(path: str | os.PathLike[str], *, storage_options: storage.Options
     """
     path = storage.normal_path(path)
     group = storage.open_group(path, storage_options)
-    return GraphStore(path, storage_options, group, storage.read_block(group, path, KIND))
+    return GraphStore(path, storage_options, group, storage.read_block(group, path, GRAPH))
 
 
 def open_graph_again(path: str, options: storage.Options, fingerprint: str) -> GraphStore:

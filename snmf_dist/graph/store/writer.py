@@ -1,13 +1,15 @@
 """Writing a graph store, in the layout that `layout` describes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import zarr
 from scipy import sparse
 
 from snmf_dist import storage, verified
-from snmf_dist.graph.store.layout import CSR_ENCODING, KIND
+from snmf_dist.graph.store.layout import CSR_ENCODING, GRAPH
+from snmf_dist.ids import Ids, write_ids
 
 
 class BlockRecord(NamedTuple):
@@ -55,7 +57,7 @@ class GraphWriter:
         self._group = (
             storage.open_group(path, options, mode="r+")
             if resume
-            else storage.create_group(path, KIND, options=options)
+            else storage.create_group(path, GRAPH, options=options)
         )
 
     def write_block(self, i: int, A: sparse.csr_matrix) -> BlockRecord:
@@ -73,11 +75,13 @@ class GraphWriter:
         low, high = self.bounds[i], self.bounds[i + 1]
         rows = np.repeat(np.arange(low, high), np.diff(indptr))
         outside = indices[(indices < low) | (indices >= high)]
+        halo = np.zeros(self.n, dtype=bool)
+        halo[outside] = True
         return BlockRecord(
             nnz=A.nnz,
             checksum=storage.checksum(A.data, indices, indptr),
             diagonal=A.nnz - len(outside),
-            halo=len(np.unique(outside)),
+            halo=int(np.count_nonzero(halo)),
             zero_degree=int(np.count_nonzero(np.diff(indptr) == 0)),
             self_loops=int(np.count_nonzero(rows == indices)),
         )
@@ -91,9 +95,15 @@ class GraphWriter:
         made: Mapping[str, Any],
         order: np.ndarray | None = None,
         component: np.ndarray | None = None,
+        anchor: np.ndarray | None = None,
         tau: float = 0.0,
+        keep: Callable[[zarr.Group], Mapping[str, Any]] | None = None,
+        ids: Ids | None = None,
     ) -> None:
-        """Write what is not in blocks, and last the attribute block that says ``complete``."""
+        """Write what is not in blocks, and last the attribute block that says ``complete``.
+
+        `keep` writes arrays of its own into the group, and returns what the manifest says of them as ``search``.
+        """
         rows = np.arange(self.n, dtype=np.int64)
         order = rows if order is None else order
         checksums = {
@@ -102,13 +112,13 @@ class GraphWriter:
             "degree": storage.write_vector(self._group, "degree", degree),
         }
         vectors = {"order": order, "degree": degree}
-        if component is not None and component.any():
-            component = component.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
-            checksums["component"] = storage.write_vector(self._group, "component", component)
-            vectors["component"] = component
+        for name, values in (("component", component), ("anchor", anchor)):
+            if values is not None and values.any():
+                vectors[name] = values.astype(np.int32 if self.n <= np.iinfo(np.int32).max else np.int64)
+                checksums[name] = storage.write_vector(self._group, name, vectors[name])
         storage.finish_group(
             self._group,
-            KIND,
+            GRAPH,
             {
                 "n": self.n,
                 "nnz": sum(record.nnz for record in records),
@@ -124,5 +134,7 @@ class GraphWriter:
                 },
                 "blocks": [list(record[:4]) for record in records],
                 "made": dict(made),
+                **({} if keep is None else {"search": dict(keep(self._group))}),
+                **({} if ids is None else {"ids": write_ids(self._group, ids)}),
             },
         )

@@ -52,6 +52,7 @@ from snmf_dist.solve.kernels.rowwise import (
 from snmf_dist.solve.kernels.stacked import Widths, ridge
 
 __all__ = [
+    "Widths",
     "cache_dir",
     "chebyshev_step",
     "chosen",
@@ -63,6 +64,7 @@ __all__ = [
     "entry_sums",
     "fast_gradient",
     "gram",
+    "group_weights",
     "largest_row_sum",
     "last_change",
     "moved",
@@ -185,6 +187,7 @@ def compile_all(dtype: Any) -> float:
     quality(A, X, X, X, G=G, scale=one, out=[])
     gram(X)
     weight_inside(A, wide, wide, wide, out=[])
+    group_weights(A, wide, wide, wide, groups=2, out=[])
     return time.perf_counter() - begin
 
 
@@ -290,4 +293,15 @@ def weight_inside(
     The columns of `own`, `halo` and `rows` are the factor r, the degree, and a label for each partition.
     """
     found: np.ndarray = _sweeps().weight_inside(A, own, halo, rows, out=out)
+    return found
+
+
+def group_weights(
+    A: Block, own: np.ndarray, halo: np.ndarray, rows: np.ndarray, *, groups: int, out: list[np.ndarray]
+) -> list[tuple[int, np.ndarray]]:
+    """Σᵢⱼ rᵢ Aᵢⱼ rⱼ of each pair of groups: the number of the first group of these rows, and its row and the next.
+
+    The columns of `own`, `halo` and `rows` are the factor r and the number of the group, which grows with the row.
+    """
+    found: list[tuple[int, np.ndarray]] = _sweeps().group_weights(A, own, halo, rows, groups=groups, out=out)
     return found

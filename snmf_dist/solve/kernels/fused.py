@@ -9,17 +9,27 @@ ends among the columns. It writes results to its last arguments, which may be wh
 `squares`.
 """
 
-import warnings
-from typing import Any
-
 import numpy as np
 from numba import njit
 
 from snmf_dist.engine.halo import Block
-from snmf_dist.errors import SlowKernels
+from snmf_dist.solve.kernels.compiled import FAST
 from snmf_dist.solve.kernels.entrywise import Formula, Value, by_entry
 from snmf_dist.solve.kernels.simd import add_product, times
 from snmf_dist.solve.kernels.stacked import Widths, count, edges, usable
+from snmf_dist.solve.kernels.weights import group_weights, weight_inside
+
+__all__ = [
+    "cache_dir",
+    "chebyshev_step",
+    "gram",
+    "group_weights",
+    "product",
+    "quality",
+    "update_X",
+    "update_rest",
+    "weight_inside",
+]
 
 # Numba takes a kernel that it kept on disk to depend on this file alone. So this file holds the SHA-256 of simd.py
 # and entrywise.py, one after the other, and changes when they do; a test compares.
@@ -29,22 +39,6 @@ TILE = 128  # rows
 
 NONE = np.empty(0)  # for a formula without sums
 
-
-def _can_keep() -> bool:
-    """Whether numba finds a folder to keep kernels in: beside this file, in the home folder, or as it is told."""
-    try:
-        njit(cache=True)(lambda: 1)
-    except RuntimeError:  # numba: "no locator available"
-        text = (
-            "compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder can be written "
-            "to, so each process compiles them, about 20 seconds; set NUMBA_CACHE_DIR to one that can"
-        )
-        warnings.warn(text, SlowKernels, stacklevel=2)
-        return False
-    return True
-
-
-_fast: dict[str, Any] = {"nogil": True, "cache": _can_keep(), "fastmath": {"contract", "reassoc", "nsz"}}
 
 # Formulas of the entries: what is written, and what is added up
 
@@ -99,7 +93,7 @@ def _natural(low: Value, turned: Value, al: Value, shrink: Value) -> Formula:
 # Kernels
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _product(indptr, indices, data, own, halo, out):  # type: ignore[no-untyped-def]
     """out = A · B."""
     for start in range(0, len(out), TILE):
@@ -108,7 +102,7 @@ def _product(indptr, indices, data, own, halo, out):  # type: ignore[no-untyped-
         add_product(indptr, start, indices, data, own, halo, tile)
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _chebyshev(indptr, indices, data, own, halo, V, W, centre, scale, back, out):  # type: ignore[no-untyped-def]
     """out = scale · (AV − centre · V) − back · W; V are the block's rows of `own`, and W may be `out`."""
     room = np.empty((TILE, out.shape[1]), out.dtype)
@@ -120,7 +114,7 @@ def _chebyshev(indptr, indices, data, own, halo, V, W, centre, scale, back, out)
         _three_terms((tile, V[rows], W[rows]), (scale, centre, back), (out[rows],), NONE)
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _grams(X, at, gram):  # type: ignore[no-untyped-def]
     """gram += XᵀX of each run, in the tiles of the updates."""
     part = np.empty(gram.shape[1:], X.dtype)
@@ -129,7 +123,7 @@ def _grams(X, at, gram):  # type: ignore[no-untyped-def]
             _add_gram(X[start : start + TILE, at[r] : at[r + 1]], part, gram[r])
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _add_gram(X, part, gram):  # type: ignore[no-untyped-def]
     """gram += XᵀX of the rows of a tile."""
     K = X.shape[1]
@@ -139,7 +133,7 @@ def _add_gram(X, part, gram):  # type: ignore[no-untyped-def]
             gram[i, j] += part[i, j]
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _update_X(indptr, indices, data, own, halo, L, Lam, X0, inverse, rho, at, X, gram, squares):  # type: ignore[no-untyped-def]
     """X = (AY + ρL + Λ) · inverse; gram: XᵀX; squares: ‖X−X⁰‖², ‖X⁰‖² of each run, (R, 2)."""
     right, new, part = _room(X, inverse)
@@ -154,7 +148,7 @@ def _update_X(indptr, indices, data, own, halo, L, Lam, X0, inverse, rho, at, X,
             _first((x, old), (), (X[rows, run],), squares[r])
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _update_rest(  # type: ignore[no-untyped-def]
     indptr, indices, data, own, halo, X, L0, Lam0, Gam0, Y0, inverse, rho, omega, at, Y, L, Lam, Gam, gram, squares
 ):
@@ -176,14 +170,14 @@ def _update_rest(  # type: ignore[no-untyped-def]
             _second(given, (rho[r], 1 / rho[r], half), found, squares[r])
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _room(X, inverse):  # type: ignore[no-untyped-def]
     """Return memory for a tile: its right-hand side, its solution, its Gram matrix."""
     K, m = inverse.shape[1], X.shape[1]
     return np.empty((TILE, m), X.dtype), np.empty((TILE, m), X.dtype), np.empty((K, K), X.dtype)
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _solve_tile(indptr, start, indices, data, own, halo, L, Lam, inverse, rho, at, right, X):  # type: ignore[no-untyped-def]
     """X = (AB + ρL + Λ) · inverse for the rows of a tile."""
     count = len(L)
@@ -196,7 +190,7 @@ def _solve_tile(indptr, start, indices, data, own, halo, L, Lam, inverse, rho, a
         times(right[:count, run], inverse[r, :K, :K], X[:count, run])
 
 
-@njit(**_fast)
+@njit(**FAST)
 def _quality(indptr, indices, data, own, halo, L, G, scale, at, sums):  # type: ignore[no-untyped-def]
     """sums += tr(LᵀAL), ‖L − [L − (LG − AL)/s]₊‖² of each run, (R, 2)."""
     room, turned = np.empty((TILE, L.shape[1]), L.dtype), np.empty((TILE, L.shape[1]), L.dtype)
@@ -210,20 +204,6 @@ def _quality(indptr, indices, data, own, halo, L, G, scale, at, sums):  # type: 
             low, LG = tile[:, run], turned[: len(tile), run]
             times(low, G[r, :K, :K], LG)
             _natural((low, LG, AL[:, run]), (1 / scale[r],), (), sums[r])
-
-
-@njit(**_fast)
-def _weight_inside(indptr, indices, data, own, halo, rows, total):  # type: ignore[no-untyped-def]
-    """total += rᵢ Aᵢⱼ rⱼ over entries whose rows have the same label ≥ 0; rows: r, degree, labels."""
-    cut = len(own)
-    for i in range(len(rows)):
-        for p in range(indptr[i], indptr[i + 1]):
-            c = np.int64(indices[p])
-            there = own[c] if c < cut else halo[c - cut]
-            weight = data[p] * rows[i, 0] * there[0]
-            for r in range(len(total)):
-                if rows[i, 2 + r] == there[2 + r] and there[2 + r] >= 0:
-                    total[r] += weight
 
 
 # The kernels as they are called
@@ -331,15 +311,6 @@ def gram(X: np.ndarray, *, runs: int = 1, widths: Widths = None) -> np.ndarray:
     found = np.zeros((len(at) - 1, K, K))
     _grams(X, at, found)
     return found
-
-
-def weight_inside(
-    A: Block, own: np.ndarray, halo: np.ndarray, rows: np.ndarray, *, out: list[np.ndarray]
-) -> np.ndarray:
-    """Σᵢⱼ rᵢ Aᵢⱼ rⱼ over the entries whose rows have the same label ≥ 0, for each partition, (R,)."""
-    total = np.zeros(rows.shape[1] - 2)
-    _weight_inside(*A[:3], own, halo, rows, total)
-    return total
 
 
 def cache_dir() -> str | None:

@@ -141,6 +141,24 @@ def weight_inside(
     return np.array([weight[(one == other) & (other >= 0)].sum(dtype=np.float64) for one, other in labels])
 
 
+def group_weights(
+    A: Block, own: np.ndarray, halo: np.ndarray, rows: np.ndarray, *, groups: int, out: list[np.ndarray]
+) -> list[tuple[int, np.ndarray]]:
+    """Σᵢⱼ rᵢ Aᵢⱼ rⱼ of each pair of groups: the number of the first group of these rows, and its row and the next.
+
+    The columns of `own`, `halo` and `rows` are the factor r and the number of the group, which grows with the row.
+    """
+    if not len(rows):
+        return []
+    B = _stack(A, own, halo)
+    here = np.repeat(np.arange(len(rows)), np.diff(A.indptr))
+    weight = A.entries * rows[here, 0] * B[A.columns, 0]
+    first, last = int(rows[0, 1]), int(rows[-1, 1])
+    at = (rows[here, 1].astype(np.int64) - first) * groups + B[A.columns, 1].astype(np.int64)
+    found = np.bincount(at, weight, (last - first + 1) * groups)
+    return [(first, found.reshape(-1, groups))]
+
+
 def _stack(A: Block, own: np.ndarray, halo: np.ndarray) -> np.ndarray:
     """B, which is `own` above `halo`; without the halo if these rows of A do not touch it."""
     return own if A.columns.max(initial=0) < len(own) else np.concatenate([own, halo])

@@ -6,6 +6,7 @@ import tracemalloc
 import warnings
 
 import anndata
+import dask
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from scipy import io, sparse
 
 import snmf_dist
 from snmf_dist import errors
+from snmf_dist.graph.ingest import filing, runs
 from tests import oracle
 from tests.helpers import planted_graph
 
@@ -172,7 +174,7 @@ def test_an_edge_list_streams_through_bounded_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert graph.n_blocks == 40
-    # 2M edges, each filed twice at 24 bytes, are 96 MB on disk; a batch and a block are far less
+    # 2M edges are 48 MB as arrays, and are filed twice; a few runs and two blocks are far less
     assert peak < 40e6
 
 
@@ -211,7 +213,8 @@ def test_a_bad_matrix_is_refused_in_words_and_leaves_nothing(tmp_path, case):
 
 
 BAD_LINES = {
-    "text ids": ("a,b\nc,d\n", {}, "cannot be read as an edge list|holds text"),
+    "text ids": ("a,b\nc,d\n", {}, "may be a header or an edge"),
+    "text as rows": ("source,target\na,b\n", {"ids": "rows"}, r"cannot be read as an edge list.*ids='text'"),
     "fractional ids": ("0.5,1\n", {}, "cannot be read as an edge list"),
     "ragged": ("0,1,1\n0,1\n", {}, "cannot be read as an edge list"),
     "empty cell": ("0,1,1\n0,1,\n", {}, "empty cells"),
@@ -221,7 +224,7 @@ BAD_LINES = {
     "wrong names": ("x,y\n0,1\n", {"columns": ("u", "v")}, r"has columns \['x', 'y'\], not"),
     "ids below first": ("0,1\n", {"first_id": 1}, "node id 0; ids start at first_id=1"),
     "ids beyond n": ("0,7\n", {"n": 5}, "node id 7, but n=5"),
-    "sparse ids": ("0,99999999\n", {}, "number the nodes from 0"),
+    "sparse ids": ("0,99999999\n", {"ids": "rows"}, "number the nodes from 0"),
     "NaN": ("0,1,nan\n1,0,nan\n", {}, r"A\[0, 1\] = nan"),
     "negative": ("0,1,-2\n1,0,-2\n", {}, r"A\[0, 1\] = -2"),
 }
@@ -458,3 +461,61 @@ def test_tau_is_for_uneven_degrees_unless_asked_for(tmp_path):
     assert uneven.tau == pytest.approx(uneven.degree.mean() / 4)
     with pytest.raises(errors.InputError, match="tau"):
         imported(W, tmp_path, tau=-1, overwrite=True)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_store_is_the_same_on_threads_and_on_two_workers(tmp_path, weighted, request):
+    n, random = 3000, np.random.default_rng(0)
+    (tmp_path / "edges").mkdir()
+    for part in range(3):
+        columns = {"source": random.integers(0, n, 20_000), "target": random.integers(0, n, 20_000)}
+        if weighted:
+            columns["weight"] = random.random(20_000)
+        parquet.write_table(pa.table(columns), tmp_path / "edges" / f"part-{part}.parquet", row_group_size=7000)
+    options = {"symmetrize": "max", "n": n, "block_rows": 700}
+    with dask.config.set(num_workers=1), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filing, "MOST_EDGES", 100)
+        patch.setattr(filing, "LEAST_EDGES", 100)
+        one = snmf_dist.import_graph(tmp_path / "edges", tmp_path / "one.zarr", **options)
+    request.getfixturevalue("client")
+    two = snmf_dist.import_graph(tmp_path / "edges", tmp_path / "two.zarr", **options)
+    assert two.block["blocks"] == one.block["blocks"]
+    assert two.block["checksums"] == one.block["checksums"]
+    two.validate(deep=True)
+
+
+def test_workers_are_told_what_is_wrong_with_the_edges(tmp_path, client):
+    (tmp_path / "edges").mkdir()
+    for part in range(2):
+        (tmp_path / "edges" / f"{part}.csv").write_text("source,target,weight\n0,1,1\n1,2,-5\n")
+    with pytest.raises(errors.InputError, match=r"A\[1, 2\] = -5"):
+        imported(tmp_path / "edges", tmp_path, symmetrize="max", block_rows=1)
+
+
+def test_an_import_writes_few_bytes_more_than_its_store(tmp_path):
+    def written():
+        with open("/proc/self/io", encoding="utf-8") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("wchar"))
+
+    n, edges = 40_000, 400_000
+    random = np.random.default_rng(0)
+    table = pa.table({"source": random.integers(0, n, edges), "target": random.integers(0, n, edges)})
+    parquet.write_table(table, tmp_path / "e.parquet")
+    before = written()
+    imported(tmp_path / "e.parquet", tmp_path, symmetrize="max", n=n, block_rows=5000)
+    assert written() - before < 80 * edges  # 16 an edge in runs, 8 in W, 24 in the store of float64, and the rows
+
+
+@pytest.mark.parametrize("weights", [np.ones(5), np.arange(5.0), np.arange(5) / 4, np.arange(5) / 3])
+def test_runs_give_back_what_was_written_to_them(tmp_path, weights):
+    files = runs.RunFiles(str(tmp_path), np.array([0, 10, 20, 25]))
+    rows, columns = np.array([24, 3, 12, 3, 11]), np.array([1, 2, 3, 2, 24])
+    files.write("a", rows, columns, weights)
+    files.write("b", rows[:0], columns[:0], weights[:0])
+    for i, mine in enumerate(([1, 3], [2, 4], [0])):
+        found = files.read(["a", "b"], i)
+        for values, expected in zip(found, (rows[mine] - 10 * i, columns[mine], weights[mine]), strict=True):
+            assert_array_equal(values, expected)
+    os.truncate(tmp_path / "a", os.path.getsize(tmp_path / "a") // 2)
+    with pytest.raises(errors.WorkLost, match="holds less than was written"):
+        files.read(["a"], 2)

@@ -20,7 +20,7 @@ from tests.helpers import planted_graph
 def small_graphs_are_worth_it(monkeypatch):
     monkeypatch.setattr(ordering, "SMALL", 2)
     monkeypatch.setattr(ordering, "LEAF", 16)
-    monkeypatch.setattr(ordering, "TILE", 32)
+    monkeypatch.setattr(ordering, "CACHED_ROWS", 32)
     monkeypatch.setattr(ordering, "LINE", 4)
 
 
@@ -193,6 +193,41 @@ def test_what_is_measured_is_what_one_counts_by_hand():
     assert found.largest == max(block.sum() for block in blocks)
 
 
+@pytest.mark.parametrize(("W", "shallow"), [(grid(40), False), (planted_graph(400, 4)[0], True)])
+def test_a_mesh_is_deep_and_a_random_graph_is_shallow(W, shallow):
+    W = sparse.csr_matrix(W)
+    assert (
+        ordering.is_shallow(
+            ordering.GraphPattern(np.array([0, len(W.indptr) - 1]), lambda _: (W.indptr, W.indices))
+        )
+        == shallow
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 7, 90])
+def test_the_entries_that_a_product_takes_do_not_depend_on_blocks(rows):
+    W, X = planted_graph()[0], np.random.default_rng(0).standard_normal((90, 3))
+    pattern = ordering.GraphPattern(
+        np.append(np.arange(0, 90, rows), 90),
+        lambda i: (lambda B: (B.indptr, B.indices))(W[rows * i : rows * (i + 1)]),
+    )
+    for first in range(3):
+        kept = np.arange(W.nnz) % 3 == first
+        P = sparse.csr_matrix((3.0 * kept, W.indices, W.indptr), shape=W.shape)
+        found = ordering._smoothed(pattern, X, np.ones((90, 1)), 3, first)
+        np.testing.assert_allclose(found, P @ X, rtol=1e-6)
+
+
+def test_an_order_that_does_not_fit_is_not_looked_for():
+    W, _ = mixed(GROUPS)
+    graph = ordering.GraphPattern(np.array([0, W.shape[0]]), lambda _: (W.indptr, W.indices))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordering, "SMALL", 2)
+        found = ordering.choose_order(graph, lambda *_: None, 100 * W.shape[0])
+    assert found.order is None
+    assert "memory_limit leaves" in found.reason
+
+
 def test_the_same_graph_gets_the_same_order_again(tmp_path):
     W, _ = mixed(GROUPS)
     first = both(W, tmp_path)[1].fingerprint
@@ -235,4 +270,5 @@ def test_another_word_is_refused(tmp_path, reorder):
 def test_progress_is_told_of_the_order(tmp_path):
     told = []
     both(mixed(GROUPS)[0], tmp_path, progress=lambda *report: told.append(report))
-    assert ("order", 2, 2) in told
+    assert ("order", 0, 1) in told
+    assert ("order", 1, 1) in told  # rows are few steps apart, so Cuthill–McKee is not tried

@@ -1,0 +1,94 @@
+"""Questions to the processes of a cluster; each has a time-out: a frozen process is named and not waited for."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+ANSWER_WITHIN = 10.0  # seconds
+
+
+class Answer(NamedTuple):
+    """What a process answered, or why it did not."""
+
+    value: Any = None
+    problem: str = ""
+
+
+def ask_worker(client: Any, address: str, f: Callable[..., Any], *args: Any) -> Answer:
+    """Call `f` on one worker."""
+    return ask_workers(client, {address: args}, f)[address]
+
+
+def ask_workers(client: Any, arguments: Mapping[str, tuple[Any, ...]], f: Callable[..., Any]) -> dict[str, Answer]:
+    """Call `f` with its arguments on workers, by address, on all at once."""
+    calls = {
+        address: _start(client, client.run(f, *args, workers=[address], asynchronous=True))
+        for address, args in arguments.items()
+    }
+    found = {address: _end(call) for address, call in calls.items()}
+    return {
+        address: answer if answer.problem else Answer(answer.value[address]) for address, answer in found.items()
+    }
+
+
+def ask_scheduler(client: Any, f: Callable[..., Any], *args: Any) -> Answer:
+    """Call `f` on the scheduler."""
+    return _end(_start(client, client.run_on_scheduler(f, *args, asynchronous=True)))
+
+
+class Telling:
+    """Tells the scheduler something now and then, without waiting for it; gives up when that does not work.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.works = client, True
+        self.last: Any = None
+
+    def tell(self, f: Callable[..., bool], *args: Any) -> None:
+        """Call `f` on the scheduler, if the last call has been answered with True."""
+        if self.last is not None and self.last.done():
+            self.finish()
+        if self.works and self.last is None and self.client.status == "running":
+            self.last = _start(self.client, self.client.run_on_scheduler(f, *args, asynchronous=True))
+
+    def finish(self) -> None:
+        """Wait for the answer to the last call."""
+        if self.last is not None:
+            self.works = _end(self.last).value is True
+            self.last = None
+
+
+def result_of(future: Any) -> Answer:
+    """What a task returns."""
+    try:
+        return Answer(future.result(timeout=ANSWER_WITHIN))
+    except Exception as error:
+        return Answer(problem=_words(error))
+
+
+def _start(client: Any, work: Any) -> Any:
+    async def limited() -> Any:
+        return await asyncio.wait_for(work, ANSWER_WITHIN)
+
+    return asyncio.run_coroutine_threadsafe(limited(), client.loop.asyncio_loop)
+
+
+def _end(call: Any) -> Answer:
+    try:
+        return Answer(call.result(timeout=2 * ANSWER_WITHIN))
+    except Exception as error:
+        call.cancel()
+        return Answer(problem=_words(error))
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ANSWER_WITHIN:.0f} s"
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed there"
+    return f"{type(error).__name__}: {str(error)[:200]}"

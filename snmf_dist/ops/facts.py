@@ -1,0 +1,105 @@
+"""What a process knows of itself, and what it can do in a folder or at a URL; run on workers by `doctor`."""
+
+import os
+import platform
+import shutil
+import time
+import uuid
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import fsspec
+
+from snmf_dist import storage
+from snmf_dist.engine import machine
+
+PACKAGES = ("snmf-dist", "dask", "distributed", "numpy", "scipy", "numba", "zarr")
+
+
+def process_facts() -> dict[str, Any]:
+    """Versions, clock, BLAS threads and open ports of this process.
+
+    Examples
+    --------
+    >>> sorted(process_facts())
+    ['blas_threads', 'cores', 'host', 'listens', 'memory', 'time', 'versions']
+    """
+    return {
+        "host": platform.node(),
+        "versions": {"python": ".".join(platform.python_version_tuple()[:2]), **_packages()},
+        "time": time.time(),
+        "cores": machine.cores(),
+        "memory": machine.memory(),
+        "blas_threads": _blas_threads(),
+        "listens": _listens(),
+    }
+
+
+def worker_facts(dask_worker: Any) -> dict[str, Any]:
+    """`process_facts`, and what the worker was started with."""
+    folder = dask_worker.local_directory
+    return {
+        **process_facts(),
+        "limit": dask_worker.memory_manager.memory_limit,
+        "threads": dask_worker.state.nthreads,
+        "spill": folder,
+        "spill_free": shutil.disk_usage(folder).free,
+        "nanny": dask_worker.nanny is not None,
+    }
+
+
+def try_store(path: str, options: storage.Options = None) -> str:
+    """Write, rename, list and remove a file below `path`; what went wrong, or nothing."""
+    step, name = "see", f".snmf-doctor-{uuid.uuid4().hex[:12]}"
+    try:
+        files, place = fsspec.core.url_to_fs(path, **(storage.plain(options) or {}))
+        if not storage.is_url(path) and not os.path.isdir(path):
+            return "does not see it"
+        one, two = f"{place.rstrip('/')}/{name}", f"{place.rstrip('/')}/{name}.moved"
+        step = "write there"
+        try:
+            files.pipe_file(one, b"1")
+            step = "rename there"
+            files.mv(one, two)
+            step = "list it"
+            files.invalidate_cache()
+            if f"{name}.moved" not in {os.path.basename(str(found)) for found in files.ls(place, detail=False)}:
+                return "does not find in it what it wrote there"
+            step = "read there what it wrote"
+            if files.cat_file(two) != b"1":
+                return f"cannot {step}"
+        finally:
+            for left in (one, two):
+                if files.exists(left):
+                    files.rm(left)
+    except Exception as error:
+        return f"cannot {step} ({type(error).__name__}: {storage.without_secrets(str(error), options)[:150]})"
+    return ""
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _blas_threads() -> int:
+    from threadpoolctl import threadpool_info
+
+    return max((one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"), default=1)
+
+
+def _listens() -> list[str]:
+    """Addresses that this process listens on, as host:port."""
+    import psutil
+
+    process = psutil.Process()
+    sockets = getattr(process, "net_connections", None) or process.connections
+    try:
+        return sorted({f"{s.laddr.ip}:{s.laddr.port}" for s in sockets(kind="tcp") if s.status == "LISTEN"})
+    except psutil.Error:
+        return []

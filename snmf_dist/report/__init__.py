@@ -1,0 +1,1 @@
+"""A result or a study as one HTML page that needs nothing else."""

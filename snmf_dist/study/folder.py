@@ -1,0 +1,215 @@
+"""The files of a study: a plain folder, or an object store.
+
+Layout, format version 1::
+
+    study.json          graphs, settings and runs of the study, versions; with a checksum
+    events.jsonl        what happened, a line each, only ever added to (at a URL events/*.json, an object each)
+    runs.parquet        the table, a row a run; made anew from the files above whenever it changes
+    runs/<run_id>.zarr  the result of a run; beside it <run_id>.zarr.checkpoint while it is under way
+    errors/<run_id>.txt the traceback of a run that failed
+    ks.parquet, labels.parquet, choice.json, choice.png
+                        what choose_k found, if the runs are its own; written anew at each call
+
+A run is done when its result is whole: that is looked for in `runs`. The events add what results do not hold. So a
+study stands a client that is killed at any moment, and lines that are damaged or missing.
+"""
+
+import itertools
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import fsspec
+
+from snmf_dist import storage
+from snmf_dist.errors import (
+    NoRoom,
+    NotOurStore,
+    StoreCorrupt,
+    StoreExists,
+    StoreNotFound,
+    StoreVersionError,
+    reason,
+)
+
+STUDY_VERSION = 1
+SPEC, EVENTS, TABLE = "study.json", "events.jsonl", "runs.parquet"
+SCREENED, LABELS, CHOICE, PICTURE = "ks.parquet", "labels.parquet", "choice.json", "choice.png"  # of choose_k
+OURS = {SPEC, EVENTS, TABLE, SCREENED, LABELS, CHOICE, PICTURE, "events", "runs", "errors"}
+
+
+class StudyFolder:
+    """Reads and writes the files of one study.
+
+    Parameters
+    ----------
+    path : str
+        A folder, or a URL.
+    options : mapping, optional
+        Passed to fsspec for a URL.
+    """
+
+    def __init__(self, path: str, options: storage.Options = None) -> None:
+        self.path, self.options = path.rstrip("/"), options
+        self.is_url = storage.is_url(path)
+        self.files, self.root = fsspec.core.url_to_fs(self.path, **(storage.plain(options) or {}))
+        self._numbers = itertools.count()
+
+    def result(self, run_id: str) -> str:
+        """Where the result of a run is."""
+        return f"{self.path}/runs/{run_id}.zarr"
+
+    def exists(self) -> bool:
+        """Whether a study is here."""
+        return bool(self.files.exists(f"{self.root}/{SPEC}"))
+
+    def check(self) -> None:
+        """Refuse a place that holds something else, or that cannot be made."""
+        if self.is_url:
+            return
+        parent = os.path.dirname(self.path)
+        if not os.path.isdir(parent):
+            raise StoreNotFound(f"{parent}: no such directory; make it first")
+        if os.path.lexists(self.path):
+            if not os.path.isdir(self.path):
+                raise StoreExists(f"{self.path}: is a file; expected a folder for the study, or a new path")
+            others = [name for name in os.listdir(self.path) if name.lstrip(".").split(".tmp")[0] not in OURS]
+            if others and not self.exists():
+                raise StoreExists(
+                    f"{self.path}: holds {others[0]} and no study; choose another folder, or a new path"
+                )
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        if self.is_url:
+            return
+        try:
+            for name in ("runs", "errors"):
+                os.makedirs(os.path.join(self.path, name), exist_ok=True)
+        except OSError as error:
+            raise NoRoom(f"{self.path}: cannot be written ({reason(error)})") from error
+
+    def read_spec(self) -> dict[str, Any]:
+        """What the study is.
+
+        Raises
+        ------
+        StoreNotFound
+            There is no study here.
+        StoreCorrupt
+            The file is not what was written.
+        StoreVersionError
+            It was written by a newer version.
+        """
+        place = f"{self.path}/{SPEC}"
+        if not self.exists():
+            raise StoreNotFound(f"{place}: no such file; expected the folder of a study, as fit_many writes it")
+        again = "remove this file and give the command of the study again: its results are kept"
+        try:
+            spec = json.loads(self.files.cat_file(f"{self.root}/{SPEC}"))
+        except (ValueError, RecursionError) as error:
+            raise StoreCorrupt(f"{place}: cannot be read as JSON ({error}); {again}") from None
+        if not isinstance(spec, dict) or spec.get("kind") != "study":
+            raise NotOurStore(f"{place}: is not the description of a study of snmf_dist; choose another folder")
+        if spec.get("version") != STUDY_VERSION:
+            raise StoreVersionError(
+                f"{place}: written in format version {spec.get('version')}, this snmf_dist reads version "
+                f"{STUDY_VERSION}; upgrade snmf-dist, or choose another folder"
+            )
+        if spec.pop("checksum", None) != _checksum(spec):
+            raise StoreCorrupt(f"{place}: is not what was written; {again}")
+        return spec
+
+    def write_spec(self, spec: Mapping[str, Any]) -> None:
+        """Write what the study is."""
+        whole = json.loads(json.dumps({"kind": "study", "version": STUDY_VERSION, **spec}))
+        self.write(SPEC, json.dumps({**whole, "checksum": _checksum(whole)}, indent=1).encode())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file; a reader finds the one before or the new one."""
+        try:
+            if self.is_url:
+                self.files.pipe_file(f"{self.root}/{name}", content)
+                return
+            place = os.path.join(self.path, name)
+            fresh = os.path.join(self.path, os.path.dirname(name), f".{os.path.basename(name)}.tmp{os.getpid()}")
+            try:
+                with open(fresh, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(fresh, place)
+            except BaseException:
+                with suppress(OSError):
+                    os.remove(fresh)
+                raise
+        except OSError as error:
+            raise _not_written(f"{self.path}/{name}", error) from error
+
+    def add_event(self, event: str, run_id: str, **facts: Any) -> dict[str, Any]:
+        """Add what happened to a run, and return it."""
+        entry = {"event": event, "run_id": run_id, "time": time.time(), **facts}
+        entry = json.loads(json.dumps(entry))
+        line = json.dumps({**entry, "checksum": _checksum(entry)})
+        try:
+            if self.is_url:
+                name = f"{time.time_ns():020d}-{os.getpid()}-{next(self._numbers)}.json"
+                self.files.pipe_file(f"{self.root}/events/{name}", line.encode())
+                return entry
+            with open(os.path.join(self.path, EVENTS), "ab+") as file:
+                torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+                file.write(("\n" if torn else "").encode() + line.encode() + b"\n")
+        except OSError as error:
+            raise _not_written(f"{self.path}/{EVENTS}", error) from error
+        return entry
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened, in order; lines that are not what was written are left out."""
+        if self.is_url:
+            if not self.files.exists(f"{self.root}/events"):
+                return []
+            names = sorted(self.files.find(f"{self.root}/events"))
+            lines = list(self.files.cat(names).values()) if names else []
+        else:
+            place = os.path.join(self.path, EVENTS)
+            if not os.path.exists(place):
+                return []
+            with open(place, "rb") as file:
+                lines = file.read().split(b"\n")
+        return [entry for line in lines if (entry := _parsed(line)) is not None]
+
+    def read_text(self, name: str) -> str | None:
+        """The text of a file, None if it is not there."""
+        place = f"{self.root}/{name}"
+        return self.files.cat_file(place).decode(errors="replace") if self.files.exists(place) else None
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder of the study, if it is there."""
+        place = f"{self.root}/{name}"
+        if self.files.exists(place):
+            self.files.rm(place, recursive=True)
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The event of a line, None if it is torn or damaged."""
+    try:
+        entry = json.loads(line)
+        good = isinstance(entry, dict) and entry.pop("checksum", None) == _checksum(entry)
+        return entry if good and isinstance(entry["run_id"], str) and isinstance(entry["event"], str) else None
+    except (ValueError, KeyError, RecursionError):
+        return None
+
+
+def _checksum(value: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
+
+
+def _not_written(place: str, error: OSError) -> NoRoom:
+    return NoRoom(
+        f"{place}: cannot be written ({reason(error)}); what was done is kept: make room, and give the same "
+        "command again"
+    )

@@ -1,0 +1,185 @@
+"""Results in the formats of other programs, read back with the readers of others."""
+
+import csv
+import dataclasses
+import tracemalloc
+
+import dask.array
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from numpy.testing import assert_allclose, assert_array_equal
+from pyarrow import parquet
+
+import snmf_dist
+from snmf_dist import errors
+from snmf_dist.cli import main
+from snmf_dist.result import tables
+from tests.helpers import planted_graph
+
+
+@pytest.fixture
+def solution(graph, tmp_path):
+    return snmf_dist.fit(graph, 3, out=tmp_path / "r.zarr")
+
+
+def run(*arguments):
+    done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_csv_has_a_line_for_each_row_whatever_the_blocks(solution, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_MEMBERSHIPS", 100)
+    run("export", tmp_path / "r.zarr", "--to", tmp_path / "labels.csv")
+    with open(tmp_path / "labels.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["id"]) for row in rows] == list(range(90))
+    assert_array_equal([int(row["label"]) for row in rows], solution.labels)
+    L = solution.membership.compute()
+    assert_allclose([[float(row[f"membership_{k}"]) for k in range(3)] for row in rows], L)
+    assert_allclose([float(row["strength"]) for row in rows], L.max(axis=1) / L.sum(axis=1))
+    assert {int(row["second"]) for row in rows} <= {-1, 0, 1, 2}
+
+
+def test_parquet_is_read_by_pandas(solution, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    solution.export(tmp_path / "labels.parquet")
+    table = pandas.read_parquet(tmp_path / "labels.parquet")
+    assert_array_equal(table["label"], solution.labels)
+    assert list(table.columns) == ["id", "label", "strength", "second", *(f"membership_{k}" for k in range(3))]
+
+
+def test_networks_are_read_by_networkx_and_igraph(solution, tmp_path):
+    networkx = pytest.importorskip("networkx")
+    W, _ = planted_graph()
+    for name, read in (("g.gexf", networkx.read_gexf), ("g.graphml", networkx.read_graphml)):
+        solution.export(tmp_path / name)
+        found = read(tmp_path / name)
+        assert found.number_of_nodes() == 90
+        assert found.number_of_edges() == W.nnz // 2
+        labels = [data["cluster_label"] for _, data in found.nodes(data=True)]
+        assert_array_equal(labels, solution.labels)
+    igraph = pytest.importorskip("igraph")
+    assert igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml")).vs["cluster_label"] == solution.labels.tolist()
+
+
+@pytest.mark.filterwarnings("ignore")  # of the writer of AnnData
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_anndata_store_gets_the_result_and_keeps_the_rest(solution, tmp_path, zarr_format):
+    anndata = pytest.importorskip("anndata")
+    pytest.importorskip("pandas")
+    import pandas
+    import zarr
+
+    path = tmp_path / "cells.zarr"
+    X = np.arange(180.0).reshape(90, 2)
+    obs = pandas.DataFrame({"batch": ["a", "b"] * 45}, index=[f"cell {i}" for i in range(90)])
+    with anndata.settings.override(zarr_write_format=zarr_format):
+        anndata.AnnData(X, obs=obs).write_zarr(path)
+    before = {f: f.read_bytes() for f in sorted((path / "X").rglob("*")) if f.is_file()}
+    for _ in range(2):  # again, over what the first wrote
+        solution.export(path)
+    assert {f: f.read_bytes() for f in before} == before
+    found = anndata.read_zarr(path)
+    assert_array_equal(found.X, X)
+    assert list(found.obs["batch"][:2]) == ["a", "b"]
+    assert found.obs["snmf"].cat.categories.tolist() == ["0", "1", "2"]
+    assert_array_equal(found.obs["snmf"].cat.codes, solution.labels)
+    assert_array_equal(found.obsm["X_snmf"], solution.membership.compute())
+    assert found.uns["snmf"]["status"] == solution.status.name
+    assert zarr.open_group(path).metadata.zarr_format == zarr_format
+
+
+def test_a_new_anndata_store_holds_the_result_alone(solution, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    solution.export(tmp_path / "new.zarr")
+    found = anndata.read_zarr(tmp_path / "new.zarr")
+    assert found.shape == (90, 0)
+    assert list(found.obs_names[:2]) == ["0", "1"]
+    assert_array_equal(found.obs["snmf"].cat.codes, solution.labels)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the writer of AnnData
+def test_cells_in_another_order_are_refused(tmp_path):
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    names = [f"cell {i:02d}" for i in range(90)]
+    adata = anndata.AnnData(obs=pandas.DataFrame(index=names), obsp={"near": planted_graph()[0]})
+    solution = snmf_dist.fit(snmf_dist.import_graph(adata, tmp_path / "g.zarr"), 3)
+    assert list(solution.ids) == names
+    adata.write_zarr(tmp_path / "same.zarr")
+    adata[::-1].copy().write_zarr(tmp_path / "turned.zarr")
+    solution.export(tmp_path / "same.zarr")
+    assert_array_equal(anndata.read_zarr(tmp_path / "same.zarr").obs["snmf"].cat.codes, solution.labels)
+    with pytest.raises(errors.InputError, match=r"observation 0 is 'cell 89', but row 0 of .* 'cell 00'"):
+        solution.export(tmp_path / "turned.zarr")
+    adata.obs_names = [f"other {i}" for i in range(90)]
+    adata.write_zarr(tmp_path / "other.zarr")
+    solution.export(tmp_path / "other.zarr")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A solution of many rows whose membership is made when it is read."""
+    folder = tmp_path_factory.mktemp("large")
+    small = snmf_dist.fit(snmf_dist.import_graph(planted_graph()[0], folder / "g.zarr"), 3)
+    n, K = 200_000, 8
+    L = dask.array.random.default_rng(0).random((n, K), chunks=(12_500, K))
+    return dataclasses.replace(small, labels=np.zeros(n, dtype=np.int32), membership=L)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the writer of AnnData
+@pytest.mark.parametrize("name", ["labels.csv", "labels.parquet", "cells.zarr"])
+def test_a_result_is_written_a_block_at_a_time(large, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(tables, "BLOCK_MEMBERSHIPS", 100_000)
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    try:
+        large.export(tmp_path / name)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # the memberships are 13 MB and the names of rows 12 MB as objects of Python; a block is 0.8 MB
+    assert peak < 8e6
+    assert pa.total_allocated_bytes() - before < 4e6
+    if name == "labels.parquet":
+        assert parquet.ParquetFile(tmp_path / name).metadata.num_rows == 200_000
+
+
+def test_what_cannot_be_written_is_refused(solution, tmp_path):
+    with pytest.raises(errors.InputError, match=r"names no format; expected one of \.csv"):
+        solution.export(tmp_path / "labels.xls")
+    solution.export(tmp_path / "labels.csv")
+    with pytest.raises(errors.StoreExists, match="already exists"):
+        solution.export(tmp_path / "labels.csv")
+    solution.export(tmp_path / "labels.csv", overwrite=True)
+    with pytest.raises(errors.NotOurStore, match="is not an AnnData store"):
+        solution.export(tmp_path / "r.zarr")
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".partial")]
+
+
+def test_predict_writes_a_line_for_each_new_point(tmp_path):
+    X = np.random.default_rng(0).standard_normal((200, 2)) + np.repeat([[0], [9]], 100, axis=0)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "new.npy", X[:5] + 0.01)
+    snmf_dist.fit(snmf_dist.build_graph(tmp_path / "x.npy", tmp_path / "g.zarr"), 2, out=tmp_path / "r.zarr")
+    out = run("predict", tmp_path / "r.zarr", tmp_path / "new.npy", "--out", tmp_path / "p.csv", "--block-rows", 2)
+    assert "new points              5" in out
+    with open(tmp_path / "p.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    labels = snmf_dist.open_solution(tmp_path / "r.zarr").labels
+    assert [int(row["label"]) for row in rows] == labels[:5].tolist()
+    assert [row["novel"] for row in rows] == ["false"] * 5
+
+
+def test_two_results_are_compared(solution, graph, tmp_path):
+    other = snmf_dist.fit(graph, 3, seed=4, out=tmp_path / "o.zarr")
+    found = solution.compare(other)
+    assert found.ari == pytest.approx(1)
+    assert len(found.moved) == 0
+    assert_array_equal(np.array([found.matched[label] for label in solution.labels]), other.labels)
+    assert found.table.sum() == 90
+    assert "rows that moved         0 of 90" in run("compare", tmp_path / "r.zarr", tmp_path / "o.zarr")
+    with pytest.raises(errors.InputError, match="expected two clusterings of the same rows"):
+        solution.compare(snmf_dist.fit(snmf_dist.import_graph(planted_graph(60)[0], tmp_path / "s.zarr"), 3))

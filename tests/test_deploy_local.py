@@ -1,0 +1,213 @@
+"""deploy/local: processes on loopback, with and without TLS, as a user starts them; and what doctor says."""
+
+import gc
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from distributed import Client
+from distributed.security import Security
+
+from snmf_dist.engine.client import connect
+from snmf_dist.errors import ClusterError
+from snmf_dist.ops.doctor import WRONG, examine
+from snmf_dist.ops.smoke import LABEL_HASH, partition_hash, plant
+
+LOCAL = Path(__file__).resolve().parents[1] / "deploy" / "local"
+
+
+def command(*arguments, check=True, **settings):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=200,
+        **settings,
+    )
+
+
+def up(run, *options):
+    done = command(LOCAL / "cluster.py", "up", "--run", run, *options)
+    return done.stdout.strip(), done.stderr
+
+
+def down(run):
+    return command(LOCAL / "cluster.py", "down", "--run", run).stdout
+
+
+def listening(run):
+    """The addresses that the processes of a cluster, and their children, listen on."""
+    if shutil.which("ss") is None:
+        pytest.skip("ss (iproute2) is not installed")
+    said = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    ours = {int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and belongs_to(p, run)}
+    return [
+        line.split()[3].rpartition(":")[0]
+        for line in said.splitlines()
+        if ours & {int(pid) for pid in re.findall(r"pid=(\d+)", line)}
+    ]
+
+
+def belongs_to(process, run):
+    try:
+        return str(run).encode() in (process / "cmdline").read_bytes() or os.getsid(int(process.name)) in sessions(
+            run
+        )
+    except OSError:
+        return False
+
+
+has_ended = runpy.run_path(str(LOCAL / "cluster.py"))["has_ended"]  # a process that init has yet to reap has ended
+
+
+def sessions(run):
+    text = (run / "processes.json").read_text() if (run / "processes.json").exists() else ""
+    return {int(pid) for pid in re.findall(r": (\d+)", text)}
+
+
+def test_the_expected_hash_is_that_of_the_planted_groups():
+    assert partition_hash(plant()[1]) == LABEL_HASH
+
+
+def test_smoke_on_threads_gives_the_expected_hash(tmp_path):
+    done = command("-m", "snmf_dist", "smoke", "--store", tmp_path)
+    assert f"{LABEL_HASH}, as expected" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    run = tmp_path_factory.mktemp("local")
+    address, _ = up(run)
+    yield run, address
+    down(run)
+
+
+def test_a_local_cluster_listens_on_loopback_only(cluster):
+    found = listening(cluster[0])
+    assert len(found) >= 3
+    assert set(found) == {"127.0.0.1"}
+
+
+def test_a_frozen_worker_is_named_and_not_waited_for(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("snmf_dist.engine.asking.ANSWER_WITHIN", 5.0)
+    with connect(cluster[1]) as client:
+        pids = client.run(os.getpid)
+        frozen, pid = next(iter(pids.items()))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            found = [one for one in examine(client, store=str(tmp_path)) if one.state == WRONG]
+            assert time.monotonic() - begin < 60
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert [one.what for one in found] == [f"worker {frozen}"]
+    assert "no answer within" in found[0].found
+
+
+def test_the_doctor_finds_nothing_wrong_and_the_smoke_job_survives_a_killed_worker(cluster, tmp_path):
+    done = command("-m", "snmf_dist", "doctor", "--scheduler", cluster[1], "--store", tmp_path)
+    assert "wrong" not in done.stdout
+    assert "listens on loopback only (no TLS)" in done.stdout
+    done = command("-m", "snmf_dist", "smoke", "--scheduler", cluster[1], "--store", tmp_path)
+    assert f"{LABEL_HASH}, as expected" in done.stdout
+    assert "worker killed           tcp://127.0.0.1" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_an_earlier_cluster_left_is_found_and_removed(tmp_path):
+    up(tmp_path, "--workers", 1)
+    before = sessions(tmp_path)
+    _, said = up(tmp_path, "--workers", 1)
+    assert "an earlier cluster was left here; its processes were ended" in said
+    assert all(has_ended(pid) for pid in before)
+    assert "scheduler, worker-0" in down(tmp_path)
+    assert listening(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_workers_with_another_numpy_without_the_path_or_with_little_memory_are_each_named(tmp_path):
+    hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
+    shared, site, run = tmp_path / "shared", tmp_path / "site", tmp_path / "run"
+    for folder in (shared / "in", site / "numpy-1.0.dist-info", tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+    (site / "numpy-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.0\n")
+    if subprocess.run([*hide, shared, "true"], capture_output=True).returncode:
+        pytest.skip("a folder can be hidden from a worker only where mount namespaces are allowed")
+    address, _ = up(run, "--workers", 1)
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    odd = {"numpy": ([], "2GiB", {"PYTHONPATH": path}), "memory": ([], "200MiB", {})}
+    odd["path"] = ([*hide, shared], "2GiB", {})
+    started = [start_worker(address, tmp_path / "elsewhere", *how) for how in odd.values()]
+    try:
+        with connect(address) as client:
+            client.wait_for_workers(4, timeout=60)
+        given = ("--scheduler", address, "--store", shared / "in")
+        done = command("-m", "snmf_dist", "doctor", *given, check=False)
+    finally:
+        for worker in started:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+        down(run)
+    assert done.returncode == 1
+    wrong = re.findall(r"^wrong +worker (\S+): (.*)$", done.stdout, flags=re.MULTILINE)
+    for expected in ("numpy 1.0 (here", "memory limit of 200 MiB, too little", "shared/in: does not see it"):
+        assert sum(expected in text for _, text in wrong) == 1, done.stdout
+    assert len({worker for worker, _ in wrong}) == 3
+
+
+def start_worker(address, folder, before, memory, environment):
+    """A worker beside those of the cluster, started by other means."""
+    size = ["--memory-limit", memory, "--nthreads", "1", "--local-directory", folder]
+    place = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+    line = [*before, sys.executable, "-m", "dask", "worker", address, *size, *place]
+    given = {**os.environ, **environment}
+    with open(folder / f"{memory}.log", "a") as log:
+        return subprocess.Popen(
+            [str(one) for one in line], env=given, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def test_over_tls_the_same_job_runs_and_strangers_are_refused_at_once(tmp_path):
+    pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+    for name in ("ours", "theirs"):
+        command(LOCAL / "tls" / "certificates.py", tmp_path / name)
+    run = tmp_path / "run"
+    address, _ = up(run, "--tls", tmp_path / "ours")
+    try:
+        assert address.startswith("tls://")
+        assert set(listening(run)) == {"127.0.0.1"}
+        environment = {**os.environ, "DASK_CONFIG": str(tmp_path / "ours" / "dask.yaml")}
+        arguments = ("smoke", "--scheduler", address, "--store", tmp_path)
+        done = command("-m", "snmf_dist", *arguments, env=environment)
+        assert f"{LABEL_HASH}, as expected" in done.stdout
+        begin = time.monotonic()
+        for stranger in (None, address.replace("tls", "tcp"), tmp_path / "theirs"):
+            refuse(address, stranger)
+        assert time.monotonic() - begin < 30
+    finally:
+        down(run)
+
+
+def refuse(address, stranger):
+    """A client without certificates, one that talks plain TCP, or one of another authority, is refused."""
+    if isinstance(stranger, Path):
+        files = {"tls_ca_file": stranger / "ca.pem", "tls_client_cert": stranger / "client.pem"}
+        files |= {"tls_client_key": stranger / "client.key"}
+        security = Security(require_encryption=True, **{name: str(path) for name, path in files.items()})
+        gc.collect()  # as `connect` does before it makes a client
+        with pytest.raises(OSError, match=r"."):
+            Client(address, security=security, timeout=3)
+    else:
+        with (
+            pytest.raises(ClusterError, match="no Dask scheduler answers there"),
+            connect(stranger or address, timeout=3),
+        ):
+            pass

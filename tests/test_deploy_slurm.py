@@ -1,0 +1,124 @@
+"""deploy/slurm on a real slurmctld, three virtual nodes: time limits, a node that goes down, a killed launcher."""
+
+import os
+import runpy
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+import snmf_dist
+from snmf_dist.ops.smoke import LABEL_HASH, plant
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+VIRTUAL = runpy.run_path(str(DEPLOY / "slurm" / "virtual.py"))
+pytestmark = pytest.mark.skipif(bool(VIRTUAL["why_not"]()), reason=VIRTUAL["why_not"]())
+LONG = {"init": "random", "rho": 0.03, "stop": "paper", "tol": 1e-12, "block_rows": 1000}
+SIZE = ("--nodes", 3, "--mem", "1500M")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+    with VIRTUAL["virtual_cluster"](tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def graph(tmp_path):
+    return snmf_dist.build_graph(plant()[0], tmp_path / "graph.zarr", exact=True)
+
+
+def run(slurm, folder, *command, seconds=300):
+    given = {**os.environ, **slurm.environment, "SNMF_PYTHON": sys.executable, "SNMF_INTERFACE": "lo"}
+    line = [str(one) for one in command]
+    return subprocess.run(line, env=given, cwd=folder, capture_output=True, text=True, timeout=seconds)
+
+
+def fit_options(out, max_iter):
+    options = {**LONG, "max_iter": max_iter}
+    return [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)] + [
+        "--out",
+        out,
+    ]
+
+
+def same_as_undisturbed(graph, out, max_iter):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = snmf_dist.fit(graph, 8, max_iter=max_iter, **LONG)
+    found = snmf_dist.open_solution(out)
+    assert found.n_iter == whole.n_iter == max_iter
+    assert (found.labels == whole.labels).all()
+    assert (found.membership.compute() == whole.membership).all()
+
+
+def log_of(folder):
+    return "".join(path.read_text() for path in folder.glob("snmf-*.log"))
+
+
+def wait_until(true, seconds):
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
+    out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
+    command = ("fit", graph.path, "-k", 8, *fit_options(out, 150), "--checkpoint-every", 5)
+    run(slurm, tmp_path, "sbatch", *SIZE, batch, *command)
+    checkpoint = Path(f"{out}.checkpoint")
+    wait_until(lambda: checkpoint.exists() and len(list(checkpoint.iterdir())) > 1, 180)
+    slurm.node_down("n3")
+    try:
+        wait_until(lambda: " end 0, exit code" in log_of(tmp_path), 240)
+    finally:
+        slurm.node_up("n3")
+    assert "a worker was lost" in log_of(tmp_path)
+    assert "start 1" not in log_of(tmp_path)
+    same_as_undisturbed(graph, out, 150)
+    assert not list(tmp_path.glob("snmf-*/tls")), "no key is left"
+
+
+@pytest.mark.study
+def test_a_fit_that_needs_three_time_limits_ends_as_the_undisturbed_one(slurm, graph, tmp_path):
+    out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
+    trial = ("fit", graph.path, "-k", 8, *fit_options(out, 20))
+    run(slurm, tmp_path, "sbatch", "--wait", *SIZE, batch, *trial)
+    each = snmf_dist.open_solution(out).history[-1].seconds / 20
+    max_iter = round(130 / each)  # a time limit of a minute leaves less than half of that
+    for path in tmp_path.glob("snmf-*.log"):
+        path.unlink()
+    limit = ("--time", "00:01:00", "--signal", "B:USR1@10")
+    command = ("fit", graph.path, "-k", 8, *fit_options(out, max_iter), "--overwrite")
+    run(slurm, tmp_path, "sbatch", "--wait", *SIZE, *limit, batch, *command, seconds=1500)
+    said = log_of(tmp_path)
+    assert said.count("queued again, to continue from the checkpoint") >= 2, said
+    assert said.count("from a checkpoint") >= 2
+    same_as_undisturbed(graph, out, max_iter)
+
+
+@pytest.mark.slow
+def test_the_launcher_runs_the_job_and_what_a_killed_one_left_is_gone(slurm, tmp_path):
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (the extra slurm)")
+    size = ("--workers", 2, "--memory", "1500MiB", "--interface", "lo", "--time", "00:10:00")
+    launcher = (sys.executable, DEPLOY / "slurm" / "launcher.py", *size)
+    smoke = ("--", "smoke", "--store", tmp_path, "--no-kill")
+    done = run(slurm, tmp_path, *launcher, *smoke)
+    assert f"{LABEL_HASH}, as expected" in done.stdout, done.stdout + done.stderr
+    wait_until(lambda: not slurm.ask("squeue", "-h").strip(), 60)
+    given = {**os.environ, **slurm.environment}
+    # two of these fit on the nodes, the third waits
+    line = [str(one) for one in (*launcher, "--workers", 4, *smoke)]
+    with subprocess.Popen(line, env=given, cwd=tmp_path, stderr=subprocess.DEVNULL) as killed:
+        wait_until(lambda: " R" in slurm.ask("squeue", "-h", "-o", "%i %t"), 60)
+        killed.kill()
+    done = run(slurm, tmp_path, *launcher, *smoke)
+    assert "was left by a launcher that is dead; it is cancelled" in done.stderr
+    assert f"{LABEL_HASH}, as expected" in done.stdout, done.stdout + done.stderr
+    wait_until(lambda: not slurm.ask("squeue", "-h").strip(), 90)
