@@ -102,6 +102,8 @@ def study_(path: str, by: str, errors: bool) -> None:
     if best is not None:
         console.print(f"best by {by}: {best['run_id']} ({by} {_cell(best[by])})", markup=False)
     console.print(study.summary(), markup=False)
+    if study.reason is not None:
+        console.print(study.reason, markup=False)
     if errors:
         for row in rows:
             if row["state"] == "failed":

@@ -82,7 +82,7 @@ def to_svg(figure: Any, alt: str) -> str:
     for stand_in, color in STYLED.items():
         text = text.replace(stand_in, color)
     text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", _shorter, tag[0]), text)
-    text = re.sub(r"data:image/png;base64,([^\"]*)", _fewer_colors, text)
+    text = re.sub(r"data:image/png;base64,([^\"]*)", lambda png: png_address(base64.b64decode(png[1])), text)
     text = re.sub(r"\s*\n\s*", "\n", text)
     box = re.search(r'viewBox="([^"]*)"', text)
     assert box is not None, "matplotlib writes one"
@@ -96,12 +96,12 @@ def _shorter(number: re.Match[str]) -> str:
     return f"{float(number[0]):.2f}"
 
 
-def _fewer_colors(image: re.Match[str]) -> str:
-    """A PNG with a palette: a third of the bytes."""
+def png_address(image: bytes) -> str:
+    """A PNG as an address that is part of the page; with a palette, which takes a third of the bytes."""
     from PIL import Image  # comes with matplotlib
 
     file = io.BytesIO()
-    pixels = Image.open(io.BytesIO(base64.b64decode(image[1]))).convert("RGBA")
+    pixels = Image.open(io.BytesIO(image)).convert("RGBA")
     values = np.asarray(pixels)
     colors, which = np.unique(np.ascontiguousarray(values).view(np.uint32).ravel(), return_inverse=True)
     if len(colors) <= 256:  # all of them

@@ -6,6 +6,7 @@ from typing import Any
 
 from snmf_dist import storage
 from snmf_dist.report import html, run_figures
+from snmf_dist.report.drawing import png_address
 from snmf_dist.report.html import Html, section
 from snmf_dist.report.words import count, duration, share, size
 from snmf_dist.result.export import check_new_file, write_whole
@@ -29,7 +30,7 @@ def write_study_report(path: str | os.PathLike[str], study: Any, *, overwrite: b
     place = storage.normal_path(path)
     check_new_file(place, (".html", ".htm"), overwrite=overwrite)
     rows = study.rows
-    parts = [_head(study, rows), _figures(rows), _runs(rows), _errors(rows), _settings(study)]
+    parts = [_head(study, rows), _choice(study), _figures(rows), _runs(rows), _errors(rows), _settings(study)]
     text = html.page(f"Study {os.path.basename(study.path)}", *(part for part in parts if part))
 
     def write(part: str) -> None:
@@ -44,7 +45,9 @@ def _head(study: Any, rows: Sequence[Mapping[str, Any]]) -> Html:
     best = max((row for row in done if row["captured_share"] is not None), key=_captured, default=None)
     text = study.summary()
     lead = f"{text[0].upper()}{text[1:]}."
-    if best is not None:
+    if study.reason is not None:
+        lead = study.reason
+    elif best is not None:
         lead += (
             f" The run that captures most of its bound is {best['run_id']} (k = {best['param_k']}, "
             f"{share(best['captured_share'])})."
@@ -67,6 +70,20 @@ def _head(study: Any, rows: Sequence[Mapping[str, Any]]) -> Html:
 
 def _captured(row: Mapping[str, Any]) -> float:
     return float(row["captured_share"])
+
+
+def _choice(study: Any) -> Html | str:
+    """The picture of what `choose_k` measured at each K."""
+    picture = study.picture
+    if picture is None:
+        return ""
+    try:
+        address = png_address(picture)
+    except (OSError, SyntaxError, ValueError):  # what Pillow raises for a damaged PNG
+        return section("Choice of K", html.paragraph("The picture cannot be read; choose-k draws it again."))
+    alt = html.text_of(f"Quality, stability, eigenvalues and splits of clusters at each K. {study.reason or ''}")
+    image = Html(f'<img src="{address}" alt="{alt}" style="max-width:100%">')
+    return section("Choice of K", html.figure(image), note="What was measured at each number of clusters.")
 
 
 def _figures(rows: Sequence[Mapping[str, Any]]) -> Html | str:

@@ -182,10 +182,15 @@ class StudyFolder:
                 lines = file.read().split(b"\n")
         return [entry for line in lines if (entry := _parsed(line)) is not None]
 
+    def read(self, name: str) -> bytes | None:
+        """A file, None if it is not there."""
+        place = f"{self.root}/{name}"
+        return self.files.cat_file(place) if self.files.exists(place) else None
+
     def read_text(self, name: str) -> str | None:
         """The text of a file, None if it is not there."""
-        place = f"{self.root}/{name}"
-        return self.files.cat_file(place).decode(errors="replace") if self.files.exists(place) else None
+        found = self.read(name)
+        return None if found is None else found.decode(errors="replace")
 
     def remove(self, name: str) -> None:
         """Remove a file or folder of the study, if it is there."""

@@ -1,5 +1,6 @@
 """Study: many runs in one folder, to look at while they go and afterwards."""
 
+import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,11 +9,11 @@ import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.card import card
-from snmf_dist.errors import InputError, StoreNotFound
+from snmf_dist.errors import InputError, StoreCorrupt, StoreNotFound
 from snmf_dist.report.study_page import write_study_report
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.study.folder import StudyFolder
+from snmf_dist.study.folder import CHOICE, PICTURE, StudyFolder
 from snmf_dist.study.table import Row, best_row, counts, make_rows, seconds_left
 from snmf_dist.validation import choice
 
@@ -69,6 +70,20 @@ class Study:
     def path(self) -> str:
         """Where it is."""
         return self.folder.path
+
+    @property
+    def reason(self) -> str | None:
+        """Which K `choose_k` suggests and why, in words; None if it has not been asked, or not been answered yet."""
+        try:
+            return str(json.loads(self.folder.read(CHOICE) or b"{}").get("reason") or "") or None
+        except (ValueError, RecursionError, AttributeError):
+            again = "give the call of choose_k again: its fits are kept"
+            raise StoreCorrupt(f"{self.path}/{CHOICE}: is not what choose_k wrote; {again}") from None
+
+    @property
+    def picture(self) -> bytes | None:
+        """The picture of what `choose_k` measured, as a PNG; None if there is none."""
+        return self.folder.read(PICTURE)
 
     @property
     def rows(self) -> list[Row]:

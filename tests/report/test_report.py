@@ -2,6 +2,7 @@
 
 import re
 import sys
+from html import escape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -252,6 +253,25 @@ def test_hundreds_of_clusters_keep_within_the_limit(tmp_path):
 def test_one_cluster_has_a_page(graph, tmp_path):
     snmf_dist.fit(graph, 1).report(tmp_path / "page.html")
     assert "1 cluster of 90 rows" in read(tmp_path / "page.html")[0]
+
+
+def test_the_page_of_a_choice_of_k_begins_with_the_reason(graph, tmp_path):
+    place = tmp_path / "study"
+    run("choose-k", graph.path, "-k", "2:4", "--seeds", 2, "--out", place)
+    reason = snmf_dist.open_study(place).reason
+    assert reason.startswith("K = ")
+    assert reason in run("study", place)
+    run("report", place, "--out", tmp_path / "s.html")
+    text = (tmp_path / "s.html").read_text()
+    assert Page(text).headings[0] == "Choice of K"
+    assert f'<p class="verdict">{escape(reason)}</p>' in text
+    assert '<img src="data:image/png;base64,' in text
+    (place / "choice.png").write_bytes((place / "choice.png").read_bytes()[:900])
+    run("report", place, "--out", tmp_path / "torn.html")
+    assert "The picture cannot be read" in (tmp_path / "torn.html").read_text()
+    (place / "choice.json").write_text('{"k": ')
+    with pytest.raises(errors.StoreCorrupt, match=r"choice\.json.*again"):
+        snmf_dist.open_study(place).report(tmp_path / "no.html")
 
 
 def test_a_study_has_a_page(graph, tmp_path):
