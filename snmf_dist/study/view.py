@@ -73,7 +73,7 @@ class Study:
 
     @property
     def reason(self) -> str | None:
-        """Which K `choose_k` suggests and why, in words; None if it has not been asked, or not been answered yet."""
+        """Which K `choose_k` suggests and why, in words; None if it was not asked or has not answered yet."""
         try:
             return str(json.loads(self.folder.read(CHOICE) or b"{}").get("reason") or "") or None
         except (ValueError, RecursionError, AttributeError):
