@@ -21,7 +21,7 @@ from snmf_dist.engine.metrics import counts
 from snmf_dist.errors import RowsLost
 
 ANSWER = 60.0  # seconds to wait for another worker's rows; a worker that is stopped or cut off does not answer
-ASK_AFTER = 1.0  # seconds after which the scheduler is asked whether that worker is still there
+ASK_AFTER = 1.0  # seconds after which the scheduler is asked whether the server there is still wanted
 
 
 class BlockPlaces(NamedTuple):
@@ -195,7 +195,7 @@ def connect_block(A: WorkerBlock, places: BlockPlaces) -> WorkerBlock:
         if address != here
     ]
     for address, answer in asked:
-        _answer(answer, address)
+        _answer(answer, places.servers[address], address)
     return A
 
 
@@ -212,7 +212,7 @@ def fetch_halo(A: WorkerBlock, source: RowSource, own: np.ndarray, buffers: Buff
     }
     pieces: dict[tuple[int, ...], np.ndarray] = {}
     for address, some in away.items():
-        rows = _answer(asked[address], address)
+        rows = _answer(asked[address], servers[address], address)
         if rows is not None:
             pieces[tuple(some)] = rows
     found = {p for some in pieces for p in some}
@@ -250,20 +250,26 @@ def look_for(j: int, rows: np.ndarray | None, source: RowSource, servers: Mappin
         holders = client.who_has([Future(key, client) for key in keys])
         for address in dict.fromkeys(address for key in keys for address in holders.get(key, ())):
             if address in servers:
-                found = _answer(servers[address].pick({j: rows}, source), address)[j]
+                server = servers[address]
+                found = _answer(server.pick({j: rows}, source), server, address)[j]
                 if found is not None:
                     return np.asarray(found)
     raise RowsLost(f"rows of block {j} are needed, but no worker holds it any more")
 
 
-def _answer(answer: Any, address: str) -> Any:
-    """What a server answered; while it does not, ask the scheduler now and then whether its worker is there."""
+def _answer(answer: Any, server: Any, address: str) -> Any:
+    """What a server answered; while it does not, ask the scheduler now and then whether the server is still there.
+
+    It goes with its worker, and with its run: Dask never answers a request to an actor that was let go while the
+    request was under way, and a task that waits holds a thread of its worker.
+    """
     for _ in range(round(ANSWER / ASK_AFTER)):
         try:
             return answer.result(timeout=ASK_AFTER)
         except TimeoutError:
-            if address not in get_client().nthreads([address]):
-                raise RowsLost(f"worker {address} is gone") from None
+            client = get_client()
+            if address not in client.who_has([Future(server.key, client)]).get(server.key, ()):
+                raise RowsLost(f"worker {address} is gone, or the run has let go of its rows there") from None
         except Exception as error:  # whatever a lost connection looks like
             raise RowsLost(f"worker {address} cannot be asked for rows ({type(error).__name__})") from error
     raise RowsLost(f"worker {address} has not answered for {ANSWER:.0f} s")
@@ -301,7 +307,7 @@ def reorder_block(
     }
     out = np.empty((len(index), width), dtype)
     for address, answer in asked.items():
-        for j, rows in _answer(answer, address).items():
+        for j, rows in _answer(answer, places.servers[address], address).items():
             out[where[j]] = look_for(j, wanted[j], source, places.servers) if rows is None else rows
     return out
 

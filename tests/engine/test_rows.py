@@ -1,12 +1,14 @@
 """The words say the same in memory, on disk, of an A that is streamed, and on a cluster."""
 
 import threading
+import time
 from itertools import pairwise
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
+from distributed import Event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,10 +18,11 @@ from snmf_dist.engine.buffers import Buffers
 from snmf_dist.engine.client import write_rows
 from snmf_dist.engine.cluster import ClusterGraph
 from snmf_dist.engine.disk import check_room, empty_on_disk
-from snmf_dist.engine.halo import find_needs, local_block
+from snmf_dist.engine.halo import RowSource, find_needs, local_block
 from snmf_dist.engine.loading import in_memory, load_local
+from snmf_dist.engine.serving import ANSWER, BlockPlaces, RowServer, reorder_block
 from snmf_dist.engine.tasks import array_from_reader
-from snmf_dist.errors import NoRoom
+from snmf_dist.errors import NoRoom, RowsLost
 from snmf_dist.solve.kernels import cross
 from snmf_dist.solve.products import multiply
 
@@ -124,6 +127,27 @@ def test_dense_coupling_asks_for_whole_blocks_and_sparse_coupling_for_rows():
     assert need.rows.tolist() == [2]
     (need,) = find_needs(sparse.csr_matrix(np.ones((10, 20))).indices, cuts, 0)
     assert need.rows is None
+
+
+def ask_later(event, places):
+    event.wait(30)
+    return reorder_block(np.arange(3), 1, float, bounds=np.array([0, N]), places=places, source=RowSource("rows"))
+
+
+def test_a_request_to_a_server_that_was_let_go_ends_soon(client):
+    """A task that waits for it holds a thread of its worker, which the next run needs."""
+    here, there = sorted(client.scheduler_info()["workers"])
+    server = client.submit(RowServer, "gone", actor=True, workers=[there])
+    event = Event("let go", client)
+    places = client.scatter(BlockPlaces((there,), {there: server.result()}))  # as in a WorkerBlock: data
+    asked = client.submit(ask_later, event, places, workers=[here], pure=False)
+    time.sleep(0.5)  # the task has begun
+    server.cancel(force=True)
+    began = time.monotonic()
+    event.set()
+    with pytest.raises(RowsLost, match="let go of its rows"):
+        asked.result()
+    assert time.monotonic() - began < ANSWER / 2
 
 
 def test_a_whole_graph_is_read_part_by_part():
