@@ -183,6 +183,20 @@ def test_the_older_generation_is_used_whatever_file_of_the_newest_is_torn(graph,
     assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(graph, 3, **given).membership))
 
 
+def test_checkpoints_that_cannot_be_read_are_named_and_the_run_starts_over(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    with pytest.raises(ZeroDivisionError):
+        snmf_dist.fit(graph, 3, init="random", out=out, checkpoint_every=5, listeners=[StopAt(13)])
+    for name in "ab":
+        (tmp_path / "r.zarr.checkpoint" / name / "zarr.json").write_text('{"zarr_')
+    watch = StopAt()
+    with pytest.warns(
+        errors.ResultWarning, match=r"r\.zarr\.checkpoint: no checkpoint can be read .* starts over"
+    ):
+        snmf_dist.fit(graph, 3, init="random", out=out, listeners=[watch])
+    assert watch.first == 1
+
+
 def test_check_reads_checkpoints(graph, tmp_path):
     cut_off(graph, tmp_path / "r.zarr")
     folder = tmp_path / "r.zarr.checkpoint"

@@ -1,6 +1,7 @@
 """Workers and clients are killed while a run is going; it ends with the answer of an undisturbed one."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,12 +14,12 @@ from numpy.testing import assert_array_equal
 
 import snmf_dist
 from snmf_dist import errors
+from snmf_dist.engine import asking, waiting
 from snmf_dist.engine import client as cluster
-from snmf_dist.engine import waiting
 from snmf_dist.engine.plan import STEPS_AHEAD
 from snmf_dist.solve.loop import CUT_EVERY
 from tests.helpers import planted_graph
-from tests.test_cluster import scheduler, worker
+from tests.test_cluster import DASK, process, scheduler, worker
 
 pytestmark = pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")  # NotConverged is one
 SETTINGS = {"k": 4, "init": "random", "stop": "paper", "tol": 1e-12, "max_iter": 40, "block_rows": 50}
@@ -159,6 +160,84 @@ def test_a_frozen_worker_is_given_up_and_the_run_goes_on(larger, tmp_path, monke
             for pid in frozen:
                 with suppress(ProcessLookupError):  # its nanny has killed it, most often
                     os.kill(pid, signal.SIGKILL)
+    assert_array_equal(found.membership, expected.membership)
+
+
+@pytest.mark.slow
+def test_a_frozen_scheduler_ends_the_run_with_its_checkpoint(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(asking, "ANSWER_WITHIN", 2.0)
+    monkeypatch.setattr(asking, "MUTE", 5.0)
+    expected, out = snmf_dist.fit(larger, **SETTINGS), tmp_path / "r.zarr"
+    command = (*DASK, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    with process(*command, until=r"tcp://127\.0\.0\.1:\d+") as (child, address), worker(address):
+        freeze = At(9, lambda: child.send_signal(signal.SIGSTOP))
+        try:
+            with cluster.connect(address), pytest.raises(errors.WorkLost, match="has not answered for 5 s"):
+                snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[freeze])
+        finally:
+            child.send_signal(signal.SIGCONT)
+    rest = At(0, None)
+    assert_array_equal(
+        snmf_dist.fit(larger, **SETTINGS, out=out, listeners=[rest]).membership, expected.membership
+    )
+    assert rest.seen[0] > 1
+
+
+@pytest.mark.slow
+def test_a_cluster_whose_workers_are_paused_is_given_up(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "STALLED", 6.0)
+    out = tmp_path / "r.zarr"
+
+    def pause(dask_worker):
+        dask_worker.memory_manager.memory_pause_fraction = 1e-9
+
+    with scheduler() as address, worker(address), cluster.connect(address) as client:
+        stop = At(9, lambda: client.run(pause))
+        with pytest.raises(errors.WorkLost, match="all 1 workers are paused"):
+            snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[stop])
+    rest = At(0, None)
+    found = snmf_dist.fit(larger, **SETTINGS, out=out, listeners=[rest])
+    assert rest.seen[0] > 1
+    assert_array_equal(found.membership, snmf_dist.fit(larger, **SETTINGS).membership)
+
+
+def ip(words, check=True):
+    return subprocess.run(["ip", *words.split()], check=check, capture_output=True)
+
+
+@pytest.fixture
+def other_host():
+    """A network namespace with a link to this one: its name, this end's address and the name of this end."""
+    if shutil.which("ip") is None or os.geteuid() != 0 or ip("netns add snmf-far", check=False).returncode:
+        pytest.skip("a host behind a link of its own needs root and ip (package iproute2)")
+    try:
+        ip("link add snmf-near type veth peer name eth0 netns snmf-far")
+        ip("addr add 10.213.0.1/24 dev snmf-near")
+        ip("link set snmf-near up")
+        for words in ("addr add 10.213.0.2/24 dev eth0", "link set eth0 up", "link set lo up"):
+            ip(f"-n snmf-far {words}")
+        yield ("ip", "netns", "exec", "snmf-far"), "10.213.0.1", "snmf-near"
+    finally:
+        ip("netns del snmf-far", check=False)
+        ip("link del snmf-near", check=False)
+
+
+@pytest.mark.slow
+def test_a_worker_whose_link_is_cut_is_given_up_and_the_run_goes_on(larger, tmp_path, monkeypatch, other_host):
+    monkeypatch.setattr(waiting, "SILENT", 5.0)
+    there, here, link = other_host
+    expected = snmf_dist.fit(larger, **SETTINGS)
+    with ExitStack() as stack:
+        command = (*DASK, "scheduler", "--host", here, "--port", "0", "--no-dashboard")
+        _, address = stack.enter_context(process(*command, until=rf"tcp://{here}:\d+"))
+        for place, host in ((), here), (there, "10.213.0.2"):
+            command = (*place, *DASK, "worker", address, "--host", host, "--nthreads", "1", "--no-dashboard")
+            stack.enter_context(process(*command, until="Registered to"))
+        client = stack.enter_context(cluster.connect(address))
+        client.wait_for_workers(2, timeout=30)
+        cut = At(9, lambda: ip(f"link set {link} down"))
+        found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[cut])
+    assert cut.act is None
     assert_array_equal(found.membership, expected.membership)
 
 

@@ -1,10 +1,19 @@
 """Questions to the processes of a cluster; each has a time-out: a frozen process is named and not waited for."""
 
 import asyncio
+import contextvars
+import logging
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from snmf_dist.errors import WorkLost
+
+logger = logging.getLogger(__name__)
+
 ANSWER_WITHIN = 10.0  # seconds
+MUTE = 60.0  # seconds that the scheduler may take for one of Dask's calls that have no time-out of their own
 
 
 class Answer(NamedTuple):
@@ -34,6 +43,37 @@ def ask_workers(client: Any, arguments: Mapping[str, tuple[Any, ...]], f: Callab
 def ask_scheduler(client: Any, f: Callable[..., Any], *args: Any) -> Answer:
     """Call `f` on the scheduler."""
     return _end(_start(client, client.run_on_scheduler(f, *args, asynchronous=True)))
+
+
+def limited(f: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    """What a call of Dask's returns that waits for the scheduler, and would wait for a frozen one for ever.
+
+    Raises
+    ------
+    WorkLost
+        It has taken `MUTE` seconds.
+    """
+    answer: Future[Any] = Future()
+    context = contextvars.copy_context()  # Dask keeps the current client there
+
+    def call() -> None:
+        try:
+            answer.set_result(context.run(f, *args, **more))
+        except BaseException as error:  # it belongs to the one who waits
+            answer.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    for wait in (ANSWER_WITHIN, MUTE - ANSWER_WITHIN):
+        try:
+            return answer.result(timeout=wait)
+        except TimeoutError:
+            if answer.done():  # the call raised it
+                raise
+            logger.warning("the cluster does not answer; the run is given up after %.0f s of that", MUTE)
+    raise WorkLost(
+        f"the Dask cluster has not answered for {MUTE:.0f} s; see whether its scheduler is frozen or cut off, and "
+        "then start the run again: it continues from its checkpoint, if it writes to out="
+    )
 
 
 class Telling:
@@ -72,10 +112,10 @@ def result_of(future: Any) -> Answer:
 
 
 def _start(client: Any, work: Any) -> Any:
-    async def limited() -> Any:
+    async def soon() -> Any:
         return await asyncio.wait_for(work, ANSWER_WITHIN)
 
-    return asyncio.run_coroutine_threadsafe(limited(), client.loop.asyncio_loop)
+    return asyncio.run_coroutine_threadsafe(soon(), client.loop.asyncio_loop)
 
 
 def _end(call: Any) -> Answer:

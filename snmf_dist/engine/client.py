@@ -19,9 +19,18 @@ import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.engine import machine
+from snmf_dist.engine.asking import limited
 from snmf_dist.engine.machine import cores, release_memory
 from snmf_dist.engine.tasks import written_rows
-from snmf_dist.engine.waiting import NO_WORKERS, Watch, gather, wait_a_while, wait_for, worker_addresses
+from snmf_dist.engine.waiting import (
+    NO_WORKERS,
+    Watch,
+    gather,
+    wait_a_while,
+    wait_for,
+    worker_addresses,
+    workers_of,
+)
 from snmf_dist.errors import ClusterError, RowsLost, WorkLost
 
 logger = logging.getLogger(__name__)
@@ -287,13 +296,13 @@ class _Tidy:
 def worker_threads() -> int:
     """Threads a task may use for itself: those of the smallest worker, or all cores without a client."""
     client = current_client()
-    return cores() if client is None else min(client.nthreads().values(), default=1)
+    return cores() if client is None else min(limited(client.nthreads).values(), default=1)
 
 
 def n_workers() -> int:
     """Workers of the current client; 1 without one."""
     client = current_client()
-    return 1 if client is None else max(1, len(client.nthreads()))
+    return 1 if client is None else max(1, len(limited(client.nthreads)))
 
 
 def memory_limit(limit: int | str | None) -> float:
@@ -306,7 +315,7 @@ def worker_memory() -> float | None:
     client = current_client()
     if client is None:
         return None
-    limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    limits = [worker["memory_limit"] for worker in workers_of(client).values()]
     return float(min((limit for limit in limits if limit), default=0)) or None
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.engine import tasks
+from snmf_dist.engine.asking import limited
 from snmf_dist.engine.calls import (
     CentralCall,
     ReadCall,
@@ -331,7 +332,7 @@ class ClusterGraph:
         """Rows of an array in this process, each block sent to the worker that has this block of A."""
         pieces = np.split(array.astype(dtype, copy=False), self.bounds[1:-1])
         futures = [
-            self.client.scatter([piece], workers=[self.places.homes[i]], hash=False)[0]
+            limited(self.client.scatter, [piece], workers=[self.places.homes[i]], hash=False)[0]
             for i, piece in enumerate(pieces)
         ]
         name = tasks.unique_name("given")

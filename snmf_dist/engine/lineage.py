@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snmf_dist.engine import tasks
+from snmf_dist.engine.asking import limited
 from snmf_dist.engine.serving import keep_here
 from snmf_dist.engine.tasks import ClusterRows, Layer, Result
 from snmf_dist.engine.waiting import wait_for
@@ -42,12 +43,11 @@ def cut_lineage(client: Any, rows: Iterable[ClusterRows], homes: Sequence[str]) 
     tasks.begin(client, [kept], homes)
     try:
         wait_for(client, kept.futures, workers=homes)
-        there = client.get_dataset(published)  # from now on this process asks for the blocks itself
+        there = limited(client.get_dataset, published)  # from now on this process asks for the blocks itself
         wait_for(client, [future for block in there for future in block], workers=homes)
     except KeyError as error:
         raise RowsLost(f"rows were lost while their past was cut: {error}") from error
     finally:
-        for name in published:
-            client.unpublish_dataset(name)
+        limited(lambda: [client.unpublish_dataset(name) for name in published])
     for one, name, futures in zip(rows, names, zip(*there, strict=True), strict=True):
         one.move_to(name, list(futures))

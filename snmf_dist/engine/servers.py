@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from snmf_dist.engine.asking import limited
 from snmf_dist.engine.serving import BlockPlaces, RowServer
 from snmf_dist.engine.tasks import ClusterRows
 from snmf_dist.engine.waiting import wait_for, worker_addresses
@@ -38,7 +39,7 @@ class Servers:
 
     def find(self, rows: ClusterRows) -> BlockPlaces:
         """Where each block of some rows is now."""
-        holders = self.client.who_has(rows.futures)
+        holders = limited(self.client.who_has, rows.futures)
         addresses = []
         for i, key in enumerate(rows.keys):
             if not holders.get(key):
@@ -53,7 +54,7 @@ class Servers:
         They are cancelled, since others may still refer to them: a scheduler remembers its last messages.
         """
         with contextlib.suppress(Exception):  # of a cluster that is gone: there is nothing left to let go of
-            self.client.cancel(self.futures, force=True)
+            limited(self.client.cancel, self.futures, force=True)
         self.by_address.clear()
         self.futures.clear()
 

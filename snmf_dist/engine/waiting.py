@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from snmf_dist.engine.asking import ask_scheduler
+from snmf_dist.engine.asking import ask_scheduler, limited
 from snmf_dist.errors import RowsLost, WorkLost
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class Watch:
 
 def workers_of(client: Any) -> dict[str, Any]:
     """What the scheduler knows of each worker, by address."""
-    found: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    found: dict[str, Any] = limited(client.scheduler_info, n_workers=-1)["workers"]
     return found
 
 

@@ -18,6 +18,7 @@ take turns, so that one is whole while the other is written. Layout of one, form
 import logging
 import os
 import shutil
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,7 +29,16 @@ import zarr
 
 from snmf_dist import storage, verified
 from snmf_dist.engine.tasks import array_from_reader
-from snmf_dist.errors import InputError, RowsLost, SnmfError, StoreCorrupt
+from snmf_dist.errors import (
+    InputError,
+    NotOurStore,
+    ResultWarning,
+    RowsLost,
+    SnmfError,
+    StoreCorrupt,
+    StoreIncomplete,
+    StoreVersionError,
+)
 from snmf_dist.result.files import BlockWriter
 
 logger = logging.getLogger(__name__)
@@ -84,7 +94,17 @@ class CheckpointFolder:
         InputError
             It is of another graph, or of a run with other settings.
         """
-        found = [one for name in GENERATIONS if (one := self._read(name)) is not None]
+        found, damage = [], []
+        for name in filter(self._has, GENERATIONS):
+            try:
+                found.append(self._read(name))
+            except StoreIncomplete:  # the run ended while it was written
+                continue
+            except (StoreCorrupt, NotOurStore, StoreVersionError) as error:
+                damage.append(error)
+        if damage and not found:
+            text = f"{self.path}: no checkpoint can be read ({damage[0]}); the run starts over"
+            warnings.warn(text, ResultWarning, stacklevel=2)
         found = [one for one in found if one[1]["number"] not in without]
         if not found:
             return None
@@ -134,7 +154,7 @@ class CheckpointFolder:
 
     def is_there(self) -> bool:
         """Whether the folder holds a generation, whole or not."""
-        return any(storage.exists(self._place(name), self.options) for name in GENERATIONS)
+        return any(map(self._has, GENERATIONS))
 
     def validate(self) -> None:
         """Read all of every generation that is there, and compare it with its checksums.
@@ -164,19 +184,17 @@ class CheckpointFolder:
         arrays = {array: self._rows(group, place, block, array) for array in block["checksums"]}
         return Checkpoint(block["number"], block["settings"], bounds, block["facts"], block["start"], arrays)
 
+    def _has(self, name: str) -> bool:
+        return storage.exists(self._place(name), self.options)
+
     def _place(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}"
 
-    def _read(self, name: str) -> tuple[zarr.Group, dict[str, Any], str] | None:
-        """A generation, if it is there and whole."""
+    def _read(self, name: str) -> tuple[zarr.Group, dict[str, Any], str]:
+        """A generation, and what it says of itself."""
         place = self._place(name)
-        if not storage.exists(place, self.options):
-            return None
-        try:
-            group = storage.open_group(place, self.options)
-            return group, storage.read_block(group, place, CHECKPOINT), name
-        except SnmfError:
-            return None
+        group = storage.open_group(place, self.options)
+        return group, storage.read_block(group, place, CHECKPOINT), name
 
     def _compare(self, block: Mapping[str, Any]) -> None:
         again = "pass resume=False (--no-resume) to start over, or another out"
