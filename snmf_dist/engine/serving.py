@@ -190,7 +190,7 @@ def connect_block(A: WorkerBlock, places: BlockPlaces) -> WorkerBlock:
     """Tell the servers of the other workers which rows this block will ask them for."""
     A, here = replace(A, places=places), get_worker().address
     asked = [
-        (address, places.servers[address].want(A.i, {A.needs[p].block: A.needs[p].rows for p in some}))
+        (address, _ask(places.servers, address, "want", A.i, {A.needs[p].block: A.needs[p].rows for p in some}))
         for address, some in _by_address(A).items()
         if address != here
     ]
@@ -207,7 +207,7 @@ def fetch_halo(A: WorkerBlock, source: RowSource, own: np.ndarray, buffers: Buff
     worker, servers = get_worker(), A.places.servers
     away = {address: some for address, some in _by_address(A).items() if address != worker.address}
     asked = {
-        address: servers[address].take(A.i, [A.needs[p].block for p in some], source)
+        address: _ask(servers, address, "take", A.i, [A.needs[p].block for p in some], source)
         for address, some in away.items()
     }
     pieces: dict[tuple[int, ...], np.ndarray] = {}
@@ -250,11 +250,23 @@ def look_for(j: int, rows: np.ndarray | None, source: RowSource, servers: Mappin
         holders = client.who_has([Future(key, client) for key in keys])
         for address in dict.fromkeys(address for key in keys for address in holders.get(key, ())):
             if address in servers:
-                server = servers[address]
-                found = _answer(server.pick({j: rows}, source), server, address)[j]
+                asked = _ask(servers, address, "pick", {j: rows}, source)
+                found = _answer(asked, servers[address], address)[j]
                 if found is not None:
                     return np.asarray(found)
     raise RowsLost(f"rows of block {j} are needed, but no worker holds it any more")
+
+
+def _ask(servers: Mapping[str, Any], address: str, what: str, *given: Any) -> Any:
+    """Ask a server for something; the answer comes later. Dask refuses if it knows that the server is gone."""
+    try:
+        return getattr(servers[address], what)(*given)
+    except RuntimeError:
+        raise _gone(address) from None
+
+
+def _gone(address: str) -> RowsLost:
+    return RowsLost(f"worker {address} is gone, or the run has let go of its rows there")
 
 
 def _answer(answer: Any, server: Any, address: str) -> Any:
@@ -269,7 +281,7 @@ def _answer(answer: Any, server: Any, address: str) -> Any:
         except TimeoutError:
             client = get_client()
             if address not in client.who_has([Future(server.key, client)]).get(server.key, ()):
-                raise RowsLost(f"worker {address} is gone, or the run has let go of its rows there") from None
+                raise _gone(address) from None
         except Exception as error:  # whatever a lost connection looks like
             raise RowsLost(f"worker {address} cannot be asked for rows ({type(error).__name__})") from error
     raise RowsLost(f"worker {address} has not answered for {ANSWER:.0f} s")
@@ -302,7 +314,7 @@ def reorder_block(
     for j in where:
         by_address.setdefault(places.homes[j], []).append(j)
     asked = {
-        address: places.servers[address].pick({j: wanted[j] for j in some}, source)
+        address: _ask(places.servers, address, "pick", {j: wanted[j] for j in some}, source)
         for address, some in by_address.items()
     }
     out = np.empty((len(index), width), dtype)
