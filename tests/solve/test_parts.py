@@ -48,6 +48,14 @@ def test_specks_take_clusters_if_asked(tmp_path):
     assert_array_equal(np.sort(solution.sizes), [2, 2, 2, 1000])
 
 
+@pytest.mark.filterwarnings("ignore:.*rows have no edge", "ignore::snmf_dist.errors.ResultWarning")
+@pytest.mark.parametrize("loops", [[0, 0, 0.9], [0, 0.5, 0.9], [0.9, 0, 0.5]])
+def test_of_rows_that_nothing_joins_those_with_a_loop_are_clustered(tmp_path, loops):
+    graph = snmf_dist.import_graph(np.diag(loops), tmp_path / "g.zarr", normalize=None, self_loops="keep")
+    solution = snmf_dist.fit(graph, 2, max_iter=50)
+    assert_array_equal(solution.labels >= 0, np.array(loops) > 0)
+
+
 def islands():
     """Two large clouds, a speck of 8 points beside each, and one that is nearest to the second speck."""
     random = np.random.default_rng(0)

@@ -129,9 +129,10 @@ class GraphStore:
 
     @cached_property
     def component_sizes(self) -> np.ndarray | None:
-        """Rows of each component, largest first; None if there is one, or none was stored."""
+        """Rows of each component, largest first; None if there is one, each row is one, or none was stored."""
         component = self.component
-        return None if component is None else np.bincount(component)
+        sizes = None if component is None else np.bincount(component)
+        return None if sizes is None or sizes[0] == 1 else sizes
 
     @property
     def anchor(self) -> np.ndarray | None:
