@@ -6,6 +6,11 @@ A message names the thing, says what was found and what was expected, and ends w
 import errno
 
 
+def is_full(error: BaseException) -> bool:
+    """Tell whether writing failed because the disk is full; NumPy then says "8 requested and 5 written"."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "requested and" in str(error)
+
+
 def reason(error: BaseException) -> str:
     """Say in words why writing failed.
 
@@ -14,12 +19,9 @@ def reason(error: BaseException) -> str:
     >>> reason(OSError(28, "No space left on device"))
     'no room is left on the disk'
     """
-    number = getattr(error, "errno", None)
-    if number in (errno.ENOSPC, errno.EDQUOT) or "requested and" in str(
-        error
-    ):  # NumPy: "8 requested and 5 written"
+    if is_full(error):
         return "no room is left on the disk"
-    if number == errno.EPIPE:
+    if getattr(error, "errno", None) == errno.EPIPE:
         return "its reader has gone"
     text = getattr(error, "strerror", None) or str(error).strip() or "no message"
     return f"{type(error).__name__}: {text}"

@@ -26,6 +26,7 @@ from zarr.codecs import BloscCodec
 
 from snmf_dist.errors import (
     GraphWarning,
+    NoRoom,
     NotOurStore,
     SnmfError,
     StoreCorrupt,
@@ -33,6 +34,7 @@ from snmf_dist.errors import (
     StoreIncomplete,
     StoreNotFound,
     StoreVersionError,
+    is_full,
 )
 
 BLOCK = "snmf_dist"
@@ -143,16 +145,21 @@ def finish_group(group: zarr.Group, kind: str, block: Mapping[str, Any]) -> None
 
 
 def flush(path: str) -> None:
-    """Have all files below a local path reach the disk; a URL's store does that itself."""
+    """Have all files below a local path, and its own name, reach the disk; a URL's store does that itself."""
     if is_url(path):
         return
     for folder, _, names in os.walk(path):
         for name in (*(os.path.join(folder, name) for name in names), folder):
-            handle = os.open(name, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _flush_one(name)
+    _flush_one(os.path.dirname(path))
+
+
+def _flush_one(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_free(path: str, kind: str, *, overwrite: bool, options: Options = None) -> None:
@@ -184,6 +191,20 @@ def check_free(path: str, kind: str, *, overwrite: bool, options: Options = None
 def _is_unfinished(group: zarr.Group) -> bool:
     block: Any = group.attrs[BLOCK]
     return block.get("complete") is not True
+
+
+@contextmanager
+def naming_full_disk(path: str, then: str) -> Iterator[None]:
+    """Let an error of the body for a disk that is full name the output `path`, and say what to do then.
+
+    At a URL the disk that is full holds temporary files, and the error stays as it is.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SnmfError) or is_url(path) or not is_full(error):
+            raise
+        raise NoRoom(f"{path}: no room is left on its disk; free some room, and {then}") from error
 
 
 @contextmanager

@@ -82,6 +82,13 @@ def test_a_reader_that_goes_away_changes_no_exit_code(command, tmp_path):
     snmf_dist.open_solution(tmp_path / "r.zarr").validate()
 
 
+def test_closed_output_costs_no_result(graph, tmp_path):
+    given = ["-c", 'exec "$@" >&- 2>&-', "sh", *FIT, graph.path, "-k", "3", "--rho", "0.3", "--out", "r.zarr"]
+    environment = {**os.environ, "PYTHONPATH": str(HOME)}
+    assert subprocess.run(["sh", *given], cwd=tmp_path, env=environment, check=False).returncode == 0
+    snmf_dist.open_solution(tmp_path / "r.zarr").validate()
+
+
 def test_lines_of_json_go_to_standard_output_and_all_else_to_standard_error(command):
     done = command("--json-lines", "-")
     events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
@@ -153,6 +160,25 @@ def test_the_command_keeps_a_result_elsewhere_and_says_how_to_fetch_it(graph, sm
     os.remove(place / "filling")
     subprocess.run(fetch, shell=True, check=True)
     snmf_dist.open_solution(out).validate()
+
+
+def test_a_disk_that_fills_up_is_named(graph, small_disk, tmp_path):
+    place, leave = small_disk
+    leave(40_000)
+    X = np.random.default_rng(0).standard_normal((2000, 5))
+    solution = snmf_dist.fit(graph, 3, rho=0.3)
+    full = "no room is left on its disk; free some room, and"
+    with pytest.raises(errors.NoRoom, match=rf"{place}/g\.zarr: {full} import the graph again"):
+        snmf_dist.import_graph(planted_graph(400, 2)[0], place / "g.zarr")
+    with pytest.raises(errors.NoRoom, match=rf"{place}/toy: {full} generate the data again"):
+        snmf_dist.generate("points", place / "toy", 2000, 3)
+    leave(0)
+    with pytest.raises(errors.NoRoom, match=rf"{place}/r\.csv: {full} write it again"):
+        solution.export(place / "r.csv")
+    assert os.listdir(place) == ["filling"]
+    leave(40_000)
+    with pytest.raises(errors.NoRoom, match=rf"{place}/b\.zarr: {full} make the same call again: it continues"):
+        snmf_dist.build_graph(X, place / "b.zarr")
 
 
 def test_a_listener_that_cannot_write_is_warned_of_once(graph):

@@ -77,18 +77,17 @@ class SafeOutput(io.TextIOBase):
 def safe_output() -> Iterator[SafeOutput]:
     """Let standard output and standard error be `SafeOutput` in the body, and give the first of them."""
     streams = sys.stdout, sys.stderr
-    out, err = (SafeOutput(stream) for stream in streams)
-    sys.stdout, sys.stderr = out, err
-    try:
-        yield out
-    finally:
-        sys.stdout, sys.stderr = streams
-        for kept, stream in zip((out, err), streams, strict=True):
-            kept.flush()
-            if kept.error is not None:  # else Python tries again when it ends, and fails
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, stream.fileno())
-                os.close(null)
+    with open(os.devnull, "w", encoding="utf-8") as null:
+        out, err = (SafeOutput(stream or null) for stream in streams)  # None: it was closed from the start
+        sys.stdout, sys.stderr = out, err
+        try:
+            yield out
+        finally:
+            sys.stdout, sys.stderr = streams
+            for kept in (out, err):
+                kept.flush()
+                if kept.error is not None:  # else Python tries again when it ends, and fails
+                    os.dup2(null.fileno(), kept.stream.fileno())
 
 
 def print_facts(console: Console, facts: dict[str, Any]) -> None:

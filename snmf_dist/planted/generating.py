@@ -112,7 +112,7 @@ def generate(
     path = storage.normal_path(out)
     _check_place(path, overwrite=overwrite)
     note = {"snmf_dist": "planted", "kind": kind, **asdict(model)}
-    with only_writer(path):
+    with storage.naming_full_disk(path, "generate the data again"), only_writer(path):
         parent, name = os.path.split(path)
         work = tempfile.mkdtemp(prefix=f".{name}.", suffix=storage.PARTIAL, dir=parent)
         try:

@@ -45,8 +45,9 @@ def write_whole(path: str, write: Callable[[str], None]) -> None:
     folder, name = os.path.split(path)
     part = os.path.join(folder, f".partial-{os.getpid()}-{name}")
     try:
-        write(part)
-        os.replace(part, path)
+        with storage.naming_full_disk(path, "write it again"):
+            write(part)
+            os.replace(part, path)
     finally:
         if os.path.exists(part):
             os.remove(part)

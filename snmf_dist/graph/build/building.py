@@ -164,7 +164,8 @@ def build_graph(
     if old is not None and (row_ids is None or same_ids(row_ids, old.ids)):
         return old
     derived = choose_cells(settings, memory_limit)
-    with only_writer(_folder(path) if storage.is_url(path) else path):
+    then = "make the same call again: it continues"
+    with storage.naming_full_disk(path, then), only_writer(_folder(path) if storage.is_url(path) else path):
         asked = {**settings, "memory_limit": memory_limit}
         files, settings = open_scratch(_folder(path), asked, derived, resume=resume)
         given: Any = {"begin": begin, "options": storage_options, "ids": row_ids}

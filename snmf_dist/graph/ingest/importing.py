@@ -157,7 +157,11 @@ def import_graph(
             whole_number(name, value, 1)
     path = storage.normal_path(out)
     storage.check_free(path, GRAPH, overwrite=overwrite, options=storage_options)
-    with only_writer(path), storage.replacing(path, GRAPH, overwrite=overwrite, options=storage_options) as place:
+    with (
+        storage.naming_full_disk(path, "import the graph again"),
+        only_writer(path),
+        storage.replacing(path, GRAPH, overwrite=overwrite, options=storage_options) as place,
+    ):
         parent = None if storage.is_url(path) else os.path.dirname(place)
         with tempfile.TemporaryDirectory(prefix="edges-", dir=parent) as folder:
             rules = IdRules(kind, n, first_id, folder, memory // 2)
