@@ -206,7 +206,8 @@ def fit(
         keeper = open_keeper(graph.fingerprint, settings, result_path, **limits, options=storage_options)
         if client is not None and chosen.workers:
             guarded.append(Gauges(client, result_path or graph.path, keeper))
-        solution = _solve(graph, settings, warm, guarded, plan=chosen, client=client, keeper=keeper, save=save)
+        how: Any = {"plan": chosen, "client": client, "keeper": keeper, "save": save, "out": result_path}
+        solution = _solve(graph, settings, warm, guarded, **how)
     warn_of(solution)
     return solution
 
@@ -221,6 +222,7 @@ def _solve(
     client: Any,
     keeper: CheckpointKeeper,
     save: Callable[[Solution], Solution] | None = None,
+    out: str | None = None,
 ) -> Solution:
     """Run, save, and tell the listeners when it begins and ends; checkpoints go when the result is saved."""
     status, saved = None, False
@@ -234,7 +236,7 @@ def _solve(
             saved = save is not None and status is not Status.OUT_OF_TIME
             return solution
     finally:
-        keeper.close(done=saved)
+        keeper.close(done=saved, results=[] if out is None else [out])
         for listener in listeners:
             listener.on_end(status)
 

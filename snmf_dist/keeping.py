@@ -7,14 +7,14 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.engine.rows import Graph, Rows
-from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt, WorkersJoined
+from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt, WorkersJoined, reason
 from snmf_dist.result.checkpoints import SUFFIX, Checkpoint, CheckpointFolder
 from snmf_dist.solve.progress import Progress
 from snmf_dist.validation import choice, positive_number, whole_number
@@ -28,7 +28,8 @@ IN_VAIN = 180.0  # seconds that these must have taken: where machines are preemp
 LEAST_SECONDS = 2.0  # between two checkpoints
 AFTER_LOSS = 4.0  # times as often after workers were lost, so that a run between losses still moves
 
-_active: "weakref.WeakSet[CheckpointKeeper]" = weakref.WeakSet()
+_open: "weakref.WeakSet[CheckpointKeeper]" = weakref.WeakSet()  # from the beginning of a run to its end
+_active: "weakref.WeakSet[CheckpointKeeper]" = weakref.WeakSet()  # of runs whose graph is read
 
 
 def ask_to_stop(signal: int) -> bool:
@@ -36,6 +37,11 @@ def ask_to_stop(signal: int) -> bool:
     for keeper in _active:
         keeper.signal = signal
     return bool(_active)
+
+
+def kept_checkpoints() -> list[str]:
+    """The folders of the checkpoints that the runs of this process can be continued from."""
+    return sorted(keeper.folder.path for keeper in _open if keeper.folder is not None and keeper.can_continue)
 
 
 class CheckpointKeeper:
@@ -73,6 +79,8 @@ class CheckpointKeeper:
         self._damaged: set[int] = set()
         self._spread = 0  # checkpoints that were whole when the workers were last counted
         self.A: Graph | None = None
+        self.can_continue = False  # whether a checkpoint is whole
+        _open.add(self)
 
     def attach(self, A: Graph) -> None:
         """Work with this graph from now on; what was under way on another one is given up."""
@@ -84,6 +92,7 @@ class CheckpointKeeper:
         """The newest checkpoint of this output."""
         self._join()
         found = None if self.folder is None else self.folder.latest(self._damaged)
+        self.can_continue = found is not None
         if found is not None:
             self._number = found.number
         return found
@@ -148,14 +157,24 @@ class CheckpointKeeper:
         if self.saved > saved and self.A is not None and self.A.more_workers():
             raise WorkersJoined("workers have joined")
 
-    def close(self, *, done: bool) -> None:
-        """Stop; remove the checkpoints if the run is done and its result kept."""
+    def close(self, *, done: bool, results: Iterable[str] = ()) -> None:
+        """Stop; remove the checkpoints if the run is done and its results have reached the disk."""
         _active.discard(self)
+        _open.discard(self)
         self._join()
         self.A = self._pending = None
         self._start = ({}, {})
-        if done and self.folder is not None:
-            self.folder.remove()
+        if not done or self.folder is None:
+            return
+        try:
+            if self.folder.is_there():
+                for path in results:
+                    storage.flush(path)
+        except OSError as error:
+            text = f"{self.folder.path}: is kept, for the result may not be on the disk ({reason(error)})"
+            warnings.warn(text, ResultWarning, stacklevel=2)
+            return
+        self.folder.remove()
 
     def _is_due(self, progress: Progress) -> bool:
         if self._pending is not None or self._failed:
@@ -223,6 +242,7 @@ class CheckpointKeeper:
             self.folder.commit(place, block)
             self._damaged.discard(block["number"])
             self.saved += 1
+            self.can_continue = True
             self.saved_at = time.monotonic()
         except OSError as error:
             self._give_up(error)

@@ -1,7 +1,11 @@
 """A run that was interrupted continues from its checkpoint, bit for bit; what does not fit is refused by name."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -146,6 +150,15 @@ def test_the_iteration_limit_may_be_raised(graph, tmp_path):
     same(found, snmf_dist.fit(graph, 3, **given | {"max_iter": 40}))
 
 
+def test_tolerance_and_memory_may_be_others(graph, tmp_path):
+    out = tmp_path / "r.zarr"
+    given = cut_off(graph, out) | {"tol": 1.0}
+    watch = StopAt()
+    found = snmf_dist.fit(graph, 3, **given, memory_limit="1TB", out=out, listeners=[watch])
+    assert watch.first > 4
+    assert found.status is Status.CONVERGED
+
+
 def test_an_iteration_limit_that_is_past_already_is_refused_in_words(graph, tmp_path):
     out = tmp_path / "r.zarr"
     given = cut_off(graph, out)
@@ -264,6 +277,48 @@ def test_checkpoints_that_cannot_be_written_do_not_end_the_run(graph, tmp_path, 
         found = snmf_dist.fit(graph, 3, init="random", out=tmp_path / "r.zarr", checkpoint_every=3)
     assert found.labels.shape == (90,)
     assert (tmp_path / "r.zarr").exists()
+
+
+def test_the_result_has_reached_the_disk_before_the_checkpoint_goes(graph, tmp_path, monkeypatch):
+    """A power failure at any moment leaves the one or the other."""
+    out, folder, reached = tmp_path / "r.zarr", tmp_path / "r.zarr.checkpoint", []
+    fsync = os.fsync
+
+    def note(handle):
+        if folder.exists():
+            reached.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    snmf_dist.fit(graph, 3, out=out, checkpoint_every=2)
+    assert not folder.exists()
+    files = {str(path) for path in out.rglob("*")}
+    assert {str(tmp_path), str(out), *files} <= set(reached)
+
+
+def test_a_run_that_is_ended_at_once_says_where_its_checkpoint_is(graph, tmp_path):
+    out, folder = tmp_path / "r.zarr", tmp_path / "r.zarr.checkpoint"
+    code = """
+import sys
+from snmf_dist.cli import commands
+commands.ask_to_stop = lambda number: False
+commands.main(sys.argv[1:])
+"""
+    given = ("fit", graph.path, "-k", 3, "--init", "random", "--rho", 1e-4, "--out", out, "--max-iter", 10**6)
+    command = [sys.executable, "-c", code, *map(str, given), "--stop", "paper", "--tol", "1e-30"]
+    with subprocess.Popen(
+        [*command, "--checkpoint-every", "5"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as child:
+        while child.poll() is None and not (folder / "a").exists():  # "b" is whole then
+            time.sleep(0.02)
+        child.terminate()
+        said = child.stderr.read()
+    assert child.returncode == 143
+    assert f"the same command continues from {folder}" in said
+    watch = StopAt()
+    settings = {"init": "random", "rho": 1e-4, "stop": "paper", "tol": 1.0, "max_iter": 10**6}
+    snmf_dist.fit(graph, 3, **settings, out=out, listeners=[watch])
+    assert watch.first > 1
 
 
 def test_nothing_is_left_beside_a_result(graph, tmp_path):

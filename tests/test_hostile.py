@@ -3,6 +3,9 @@
 import json
 import os
 import resource
+import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -206,6 +209,38 @@ def test_a_penalty_beyond_the_dtype_is_refused(tmp_path, rho):
 def test_weights_whose_squares_cannot_be_told_are_refused(tmp_path, scale):
     with pytest.raises(errors.InputError, match=r"the weights add up to|every weight is zero"):
         snmf_dist.import_graph(planted_graph()[0] * scale, tmp_path / "g.zarr")
+
+
+@pytest.fixture
+def read_only_install(tmp_path):
+    """The package on a file system that nothing can be written to."""
+    place = tmp_path / "install"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", place]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system that is read-only for all needs root")
+    shutil.copytree(Path(snmf_dist.__file__).parent, place / "snmf_dist", ignore=shutil.ignore_patterns("__py*"))
+    subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_kernels_of_a_read_only_install_without_a_home_are_kept_in_memory_with_a_warning(read_only_install):
+    code = """
+import warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    from snmf_dist.solve.kernels.compiled import FAST
+from numba import njit
+print(njit(**FAST)(lambda: 2)())
+print("; ".join(str(one.message) for one in seen))
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))}
+    environment |= {"PYTHONPATH": str(read_only_install), "HOME": "/proc/none"}
+    given = {"cwd": read_only_install, "env": environment, "capture_output": True, "text": True, "check": True}
+    answer, said = subprocess.run([sys.executable, "-c", code], **given).stdout.splitlines()
+    assert answer == "2"
+    assert said.startswith("compiled kernels cannot be kept: neither the folder of snmf_dist nor a home folder")
 
 
 @pytest.fixture

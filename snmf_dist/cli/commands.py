@@ -24,7 +24,7 @@ from snmf_dist.cli.planting import generate_
 from snmf_dist.cli.stores import check, info
 from snmf_dist.cli.studies import batch, choose_k_, study_
 from snmf_dist.errors import Interrupted, NoRoom, ResultNotSaved, SnmfError, WorkLost, reason
-from snmf_dist.keeping import ask_to_stop
+from snmf_dist.keeping import ask_to_stop, kept_checkpoints
 
 BAD_INPUT, FAILED = 2, 3  # exit codes, beside 1 of `fit`
 PATIENCE = 25.0  # seconds that a run gets to write a last checkpoint
@@ -79,17 +79,19 @@ class _Commands(click.Group):
 
 
 def _on_signal(number: int, frame: Any) -> None:
-    """Let runs write a checkpoint and end, for a while; at a second signal, or if there are none, end at once."""
+    """Let runs write a checkpoint and end, for a while; at a second signal, or if none can, end at once."""
     if not _asked and ask_to_stop(number):
         _asked.append(number)
         click.echo("ending after this iteration, with a checkpoint; once more to end at once", err=True)
         timer = threading.Timer(PATIENCE, signal.raise_signal, [number])
         timer.daemon = True
         timer.start()
-    elif number == signal.SIGINT:
+        return
+    for folder in kept_checkpoints():
+        click.echo(f"the same command continues from {folder}", err=True)
+    if number == signal.SIGINT:
         raise KeyboardInterrupt
-    else:
-        sys.exit(128 + number)
+    sys.exit(128 + number)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -122,8 +122,9 @@ class CheckpointFolder:
     def begin(self, number: int) -> str:
         """Start generation `number`, over the older of the two; the place to write to."""
         place = self._place(GENERATIONS[number % 2])
-        if not storage.is_url(place):
-            os.makedirs(self.path, exist_ok=True)
+        if not storage.is_url(place) and not os.path.isdir(self.path):
+            os.makedirs(self.path)
+            storage.flush(self.path)
         storage.create_group(place, CHECKPOINT, options=self.options)
         return place
 

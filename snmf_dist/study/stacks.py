@@ -142,6 +142,6 @@ def fit_stack(
             status = solve_graph(store, joint, None, guarded, plan=plan, keeper=keeper, once=once)
         saved = True
     finally:
-        keeper.close(done=saved)
+        keeper.close(done=saved, results=[folder.result(run_id) for run_id in wanted])
         for listener in guarded:
             listener.on_end(status)
