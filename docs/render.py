@@ -50,6 +50,8 @@ def cell(value: Any, form: str | None = None) -> str:
     --------
     >>> cell({"median": 274.0, "low": 232.0, "high": 337.0}, ".0f"), cell({"found": 85, "of": 100, "paper": 89})
     ('274 (232 to 337)', '85 of 100 (paper 89)')
+    >>> cell({"found": 1.5, "error": 0.21}, "+.1f")
+    '+1.5 ± 0.2'
     """
     if value is None or value == "":
         return "–"
@@ -64,6 +66,8 @@ def cell(value: Any, form: str | None = None) -> str:
     if "low" in value:
         apart = f"{cell(value['low'], form)} to {cell(value['high'], form)}"
         parts.append(f"({apart})" if parts else apart)
+    if value.get("error") is not None:
+        parts.append(f"± {cell(value['error'], form and form.lstrip('+'))}")
     if "paper" in value:
         parts.append(f"(paper {cell(value['paper'], form)})")
     return " ".join(parts)

@@ -108,6 +108,66 @@ def test_tables_2_and_3_have_the_papers_figures_beside_ours(paper, tmp_path, mon
     assert (tmp_path / "out" / "rows.csv").read_text().count("\n") == 1 + 2 * len(names[1:])
 
 
+def test_the_summary_has_errors_tests_and_the_papers_figures(paper, tmp_path):
+    summary, runs = paper("summary"), paper("runs")
+    random = np.random.default_rng(0)
+    for table, set in summary.SETS.items():
+        ledger = runs.Ledger(tmp_path / table)
+        for method in ("ADMM", "SymNMF", "default"):
+            for subset, start in np.ndindex(summary.SUBSETS, summary.STARTS):
+                late = method == "SymNMF" and set == "Reuters" and subset > 14
+                figures = {"AC": random.uniform(60, 70) + 20 * (method == "default"), "NMI": 50.0, "cpu": 2.0}
+                figures |= {"note": "out of time", "AC": None} if late else {"note": ""}
+                ledger.add((set, 8, subset, start, method), {**figures, "products": 100})
+    folders = [f"--{table}={tmp_path / table}" for table in summary.SETS]
+    out, picture = tmp_path / "summary.json", tmp_path / "by-k.png"
+    tables = summary.main([*folders, f"--json={out}", f"--picture={picture}"])["tables"]
+    rows = {
+        name: next(row for row in table["rows"] if row["k"] == "k=8")
+        for name, table in tables.items()
+        if "table" in name
+    }
+    assert rows["table2-AC"]["ADMM"].keys() == {"found", "error", "paper"}
+    assert rows["table2-AC"]["default"].keys() == {"found", "error"}
+    assert "SymNMF" not in rows["table3-AC"]  # five of its subsets have no result
+    assert rows["table3-cpu"]["SymNMF"]["above"]
+    assert rows["table2-faster"]["SymNMF"]["found"] == 1
+    differences = {(row["set"], row["reference"], row["method"]): row for row in tables["differences"]["rows"]}
+    assert differences["Reuters", "ADMM", "SymNMF"]["subsets"] == 15
+    assert differences["COIL-20", "ADMM", "default"]["chance"] < 1e-3
+    assert differences["COIL-20", "ADMM", "default"]["apart"]["found"] < -15
+    assert json.loads(out.read_text())["tables"].keys() == tables.keys()
+    assert picture.stat().st_size > 10_000
+
+
+def test_what_ends_a_run_of_the_paper_is_tried_one_thing_at_a_time(paper, tmp_path, monkeypatch):
+    stopping = paper("stopping")
+    case = paper("runs").Case("COIL-20", 4)
+    monkeypatch.setattr(stopping, "PROBLEMS", ((case, 2),))
+    monkeypatch.setattr(stopping, "ITERATIONS", 300)
+    all_variants = {name: one._replace(iterations=300) for name, one in stopping.VARIANTS.items()}
+    for some in (list(all_variants)[:2], list(all_variants)):  # the second time the rest is done
+        monkeypatch.setattr(stopping, "VARIANTS", {name: all_variants[name] for name in some})
+        out = tmp_path / "lines.json"
+        lines = stopping.main([str(tmp_path / "rows"), "--json", str(out)])["tables"]["endings"]["rows"]
+        assert [line["variant"] for line in lines] == some
+    assert len((tmp_path / "rows" / "stopping.jsonl").read_text().splitlines()) == 2 * len(all_variants)
+    assert json.loads(out.read_text())["benchmark"] == "paper-stopping"
+
+
+def test_the_runs_that_are_to_end_are_the_papers_algorithm(paper):
+    stopping = paper("stopping")
+    points = paper("sets").read_points("COIL-20")
+    A = stopping.similarity(points, stopping.Variant())
+    assert np.allclose(A.toarray(), oracle.similarity_graph(points.X)[1], atol=1e-5)
+    L, Y = stopping.begin(A, 4, 0, "scaled")
+    met, labels, _ = stopping.algorithm_2(A, L, Y, rho=0.1, iterations=500)
+    state, iterations, _ = oracle.admm(A.toarray(), L, rho=0.1, tol=stopping.EPSILON, max_iter=500)
+    assert met["sum"] == iterations
+    assert met["sum of squares"] <= met["L alone"] <= met["largest"] <= met["sum"]
+    assert (labels["end"] == state.L.argmax(axis=1)).all()
+
+
 def test_every_figure_is_drawn(paper, tmp_path, monkeypatch, capsys):
     figures = paper("figures")
     monkeypatch.setattr(figures.draw_convergence, "__kwdefaults__", {"products": 20, "seconds": 5})

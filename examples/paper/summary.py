@@ -4,7 +4,7 @@ Run ``python examples/paper/summary.py --table2 FOLDER --table3 FOLDER --json FI
 the tables wrote. A subset of the classes counts once, by the mean over its starts, so the standard errors are
 those of the paper's 20 subsets; at k = 20 there is one set, and they are those of the starts. A cell that lacks
 subsets is left out. Differences are taken on the same subsets of all k < 20 and tested by Wilcoxon's signed-
-rank test.
+rank test. ``--picture FILE`` draws AC and seconds against k.
 """
 
 import argparse
@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from real import KS
+from methods import UNFINISHED
+from published import ACCURACY, SECONDS
+from published import METHODS as PAPERS
+from real import KS, draw_by_k
 from runs import PACKAGES, Ledger, processor
 from scipy.stats import wilcoxon
 
-SUBSETS = 20
+SUBSETS, STARTS = 20, 5
 METHODS = (
     "ADMM",
     "APG",
@@ -35,47 +38,86 @@ METHODS = (
     "Leiden",
 )
 SETS = {"table2": "COIL-20", "table3": "Reuters"}
+PUBLISHED = {"AC": ACCURACY, "cpu": SECONDS}
 
 
 def by_subset(ledger: Ledger, name: str, set: str, k: int, method: str) -> dict[int, float]:
-    """The mean of a figure over the starts of each subset; at k = 20 the figure of each start."""
+    """The mean of a figure over the starts of each subset that has all of them; at k = 20 that of each start."""
     runs = ledger.by_run(name, set=set, k=k, method=method)
     if k == max(KS):
         return {start: value for (_, start), value in runs.items()}
-    subsets = sorted({subset for subset, _ in runs})
-    return {subset: float(np.mean([runs[run] for run in runs if run[0] == subset])) for subset in subsets}
+    found: dict[int, list[float]] = {}
+    for (subset, _), value in runs.items():
+        found.setdefault(subset, []).append(value)
+    return {subset: float(np.mean(values)) for subset, values in found.items() if len(values) == STARTS}
 
 
 def means(ledger: Ledger, name: str, set: str) -> list[dict[str, Any]]:
-    """A row for each k: mean ± standard error of each method that is complete there."""
+    """A row for each k: mean, standard error and the paper's figure of each method that is complete there."""
     lines = []
     for k in KS:
         line: dict[str, Any] = {"k": f"k={k}"}
+        published = dict(zip(PAPERS, PUBLISHED.get(name, {}).get(set, {}).get(k, ()), strict=False))
         for method in METHODS:
             values = list(by_subset(ledger, name, set, k, method).values())
-            if len(values) >= (5 if k == max(KS) else SUBSETS):
-                error = np.std(values, ddof=1) / np.sqrt(len(values))
-                line[method] = f"{np.mean(values):.2f} ± {error:.2f}"
+            if len(values) >= (STARTS if k == max(KS) else SUBSETS):
+                error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+                cell: dict[str, Any] = {"found": float(np.mean(values)), "error": error}
+                if name == "cpu" and _unfinished(ledger, set, k, method):
+                    cell["above"] = True
+                line[method] = cell | ({"paper": published[method]} if method in published else {})
         lines.append(line)
     return lines
 
 
+def faster(ledger: Ledger, set: str) -> list[dict[str, Any]]:
+    """How many times the seconds of ADMM the other methods of the paper take, for each k."""
+    lines = []
+    for k in KS:
+        line: dict[str, Any] = {"k": f"k={k}"}
+        ours = list(by_subset(ledger, "cpu", set, k, "ADMM").values())
+        for method in ("SymNMF", "APG"):
+            theirs = list(by_subset(ledger, "cpu", set, k, method).values())
+            if ours and len(theirs) == len(ours):
+                paper = dict(zip(PAPERS, SECONDS[set][k], strict=True))
+                line[method] = {
+                    "found": float(np.mean(theirs) / np.mean(ours)),
+                    "paper": paper[method] / paper["ADMM"],
+                }
+                if _unfinished(ledger, set, k, method):
+                    line[method]["above"] = True
+        lines.append(line)
+    return lines
+
+
+def _unfinished(ledger: Ledger, set: str, k: int, method: str) -> bool:
+    """Whether a run was given up, so that the mean of the seconds is too low."""
+    return UNFINISHED in ledger.figures("note", set=set, k=k, method=method)
+
+
 def differences(ledgers: dict[str, Ledger]) -> list[dict[str, Any]]:
-    """AC of ADMM less that of each method, over the subsets that both have."""
+    """AC of ADMM, and of the default, less that of each method, over the subsets that both have."""
     lines = []
     for set, ledger in ledgers.items():
-        for method in METHODS[1:]:
-            apart = []
-            for k in KS[:-1]:
-                one, other = (by_subset(ledger, "AC", set, k, name) for name in ("ADMM", method))
-                apart += [one[subset] - other[subset] for subset in one if subset in other]
-            if len(apart) < 2:
-                continue
-            error = float(np.std(apart, ddof=1) / np.sqrt(len(apart)))
-            chance = float(wilcoxon(apart).pvalue) if np.any(apart) else 1.0
-            mean = f"{np.mean(apart):+.2f} ± {error:.2f}"
-            lines.append({"set": set, "method": method, "subsets": len(apart), "apart": mean, "chance": chance})
+        for reference in ("ADMM", "default"):
+            for method in METHODS:
+                apart = _apart(ledger, set, reference, method)
+                if method in ("ADMM", reference) or len(apart) < 2:
+                    continue
+                error = float(np.std(apart, ddof=1) / np.sqrt(len(apart)))
+                chance = float(wilcoxon(apart).pvalue) if np.any(apart) else 1.0
+                line = {"set": set, "reference": reference, "method": method, "subsets": len(apart)}
+                lines.append({**line, "apart": {"found": float(np.mean(apart)), "error": error}, "chance": chance})
     return lines
+
+
+def _apart(ledger: Ledger, set: str, reference: str, method: str) -> list[float]:
+    """The difference of the AC on each subset of all k < 20 that both have."""
+    found = []
+    for k in KS[:-1]:
+        one, other = (by_subset(ledger, "AC", set, k, name) for name in (reference, method))
+        found += [one[subset] - other[subset] for subset in one if subset in other]
+    return found
 
 
 def endings(ledgers: dict[str, Ledger]) -> list[dict[str, Any]]:
@@ -109,21 +151,28 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--table2", type=Path, required=True)
     parser.add_argument("--table3", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--picture", type=Path, help="draw AC and seconds against k here")
     given = parser.parse_args(arguments)
     ledgers = {SETS[name]: Ledger(getattr(given, name)) for name in SETS}
-    head = [{"key": "k", "title": "k"}, *({"key": name, "title": name} for name in METHODS)]
+    head = [{"key": "k", "title": "k"}, *({"key": name, "title": name, "format": ".2f"} for name in METHODS)]
     tables: dict[str, Any] = {}
     for name, set in SETS.items():
         for figure in ("AC", "NMI", "cpu"):
             rows = means(ledgers[set], figure, set)
             columns = [column for column in head if any(column["key"] in row for row in rows)]
             tables[f"{name}-{figure}"] = {"columns": columns, "rows": rows}
+        ratios = [{"key": name, "title": name, "format": ".1f"} for name in ("SymNMF", "APG")]
+        tables[f"{name}-faster"] = {
+            "columns": [{"key": "k", "title": "k"}, *ratios],
+            "rows": faster(ledgers[set], set),
+        }
     tables["differences"] = {
         "columns": [
             {"key": "set", "title": "set"},
-            {"key": "method", "title": "ADMM less"},
+            {"key": "reference", "title": "method"},
+            {"key": "method", "title": "less"},
             {"key": "subsets", "title": "subsets"},
-            {"key": "apart", "title": "AC, mean difference"},
+            {"key": "apart", "title": "AC, mean difference", "format": "+.2f"},
             {"key": "chance", "title": "p", "format": ".1e"},
         ],
         "rows": differences(ledgers),
@@ -151,6 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     }
     if given.json.exists():  # remarks are written by hand
         found["notes"] = json.loads(given.json.read_text())["notes"]
+    if given.picture is not None:
+        draw_by_k(ledgers, given.picture)
     given.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     return found
 

@@ -164,16 +164,19 @@ class _Subspace:
         self.gap = 0.0
 
     def upper(self, K: int, *, limit: float) -> np.ndarray:
-        """Estimates from above of the K leading eigenvalues, none larger than `limit`.
+        """Estimates from above of the K leading eigenvalues, none larger than `limit` but for rounding.
 
         An eigenvalue is within ‖R‖ of its Ritz value, R the residuals of the wanted vectors, and nearer, within
-        ‖R‖²/gap, where the rest of the spectrum is far; the rounding of the rows adds to that. Estimates: an
-        eigenvector that is missing in the block altogether would be seen by neither.
+        ‖R‖²/gap, where the rest of the spectrum is far; the rounding of the rows adds to that. The value in the
+        middle of the columns beyond K stands for the rest: the last ones have not risen to their eigenvalues yet.
+        Estimates: an eigenvector that is missing in the block altogether would be seen by neither.
         """
         values, R = self.values, float(self.squares[:K].sum())
-        gaps = np.maximum(values[:K] - values[-1], np.finfo(float).tiny)
-        room = np.minimum(np.sqrt(R), R / gaps) + RITZ_ROUNDING * np.finfo(self.V.dtype).eps * float(values[0])
-        return np.asarray(np.minimum(values[:K] + room, max(limit, float(values[0]))))
+        rest = values[min((K + len(values)) // 2, len(values) - 1)]
+        gaps = np.maximum(values[:K] - rest, np.finfo(float).tiny)
+        room = np.minimum(np.sqrt(R), R / gaps)
+        rounding = RITZ_ROUNDING * np.finfo(self.V.dtype).eps * float(values[0])
+        return np.asarray(np.minimum(values[:K] + room, max(limit, float(values[0]))) + rounding)
 
     def growth(self, K: int, *, low: float) -> float:
         """Logarithm of how much the next filter lets the K-th vector grow over those that it damps."""

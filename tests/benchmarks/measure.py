@@ -6,7 +6,7 @@ The JSON has one form for all benchmarks, which ``docs/render.py`` turns into th
      "tables": {name: {"columns": [{"key", "title", "format"}, ...], "rows": [{key: cell, ...}, ...]}}}
 
 A cell is a number, text, null, or an object: ``median``, ``found`` or nothing, then any of ``low`` and ``high``
-(the spread), ``of`` (of how many) and ``paper`` (the paper's own figure).
+(the spread), ``of`` (of how many), ``error`` (the standard error) and ``paper`` (the paper's own figure).
 """
 
 import json

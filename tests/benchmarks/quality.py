@@ -25,9 +25,8 @@ from threadpoolctl import threadpool_limits
 import snmf_dist
 from snmf_dist.engine.loading import in_memory
 from snmf_dist.result.scores import Scores
-from snmf_dist.solve import start
 from snmf_dist.solve.basis import leading_basis
-from tests.benchmarks import unequal
+from tests.benchmarks import balance as unequal_sizes
 from tests.benchmarks.measure import table, write_json
 from tests.benchmarks.sets import FRESH, LABELLED, SYNTHETIC, Labelled, load
 
@@ -63,6 +62,13 @@ COLUMNS: dict[str, dict] = {  # of each part's table; its rows are in `found_row
         "error": ("standard error", ".3f"),
         "nmi": ("NMI, mean", ".3f"),
         "products": ("products, mean", ".0f"),
+    },
+    "differences": {
+        "kind": "sets",
+        "method": "default less",
+        "count": "number",
+        "apart": ("AC, mean difference in %", "+.2f"),
+        "chance": ("p", ".1e"),
     },
     "claims": {"what": "what", "holds": "holds"},
 }
@@ -270,18 +276,6 @@ def solvers(bench: Bench) -> None:
     claim("blobs: the default converges", default.status.converged)
 
 
-METHODS: dict[str, dict] = {  # of the part `balance`
-    "default": {},
-    "start by modularity alone": {},
-    "spectral": {"init": "spectral"},
-    "paper's ADMM": {"init": "random", "rho": 0.1, "stop": "paper"},
-    "paper's APG": {"init": "random", "solver": "apg", "rho": 1.0, "stop": "paper"},
-    "hals, random": {"init": "random", "solver": "hals"},
-}
-UNBALANCED = ("Reuters subsets", "MNIST samples, thinned", "digits, thinned")
-BALANCED = ("MNIST samples", "digits", "COIL-20 subsets")
-
-
 def balance(bench: Bench) -> None:
     """Classes of unequal size: the default against the other methods, on sets to choose and to confirm with.
 
@@ -292,51 +286,25 @@ def balance(bench: Bench) -> None:
         + "|---" * 8
         + "|"
     )
-    means = {}
-    for split, groups in (("confirm", unequal.CONFIRM), ("choose", unequal.CHOOSE)):
-        for group in groups:
-            for method in METHODS:
-                if method in bench.spared:
-                    continue
-                if method == "paper's APG" and (split == "choose" or group.name not in UNBALANCED):
-                    continue  # minutes a fit
-                means[split, group.name, method] = _group_line(bench, split, group, method)
-    for name in UNBALANCED:
+    figures, means = unequal_sizes.Figures(bench.folder), {}
+    for line in unequal_sizes.lines(bench.spared):
+        row = figures.mean(line)
+        means[line.split, row["group"], line.method] = row["accuracy"]
+        found_rows["balance"].append(row)
+        error = "" if row["error"] is None else f"{row['error']:.3f}"
+        cells = f"{row['count']} | {row['accuracy']:.3f} | {error} | {row['nmi']:.3f} | {row['products']:.0f}"
+        print(f"| {line.split} | {row['group']} | {line.method} | {cells} |", flush=True)
+    found_rows["differences"] += unequal_sizes.differences(figures.rows)
+    for name in unequal_sizes.UNBALANCED:
         best = max(mean for (split, group, _), mean in means.items() if (split, group) == ("confirm", name))
         ours = means["confirm", name, "default"]
         claim(f"{name}: default AC {ours:.3f} >= {best:.3f} - 0.01", ours >= best - 0.01)
-    for name in BALANCED:
+    for name in unequal_sizes.BALANCED:
         ours, before = (means["confirm", name, method] for method in ("default", "start by modularity alone"))
         claim(f"{name}: default AC {ours:.3f} >= {before:.3f} - 0.005", ours >= before - 0.005)
     claim("shapes whose components are the classes: AC 1", means["confirm", "shapes", "default"] == 1)
-
-
-def _group_line(bench: Bench, split: str, group: unequal.Group, method: str) -> float:
-    """Fit all sets of a group, print their line, and return their mean AC; random starts from three seeds each."""
-    settings, equal = METHODS[method], start.EQUAL
-    seeds = range(3) if settings.get("init") == "random" else range(1)
-    start.EQUAL = np.inf if method == "start by modularity alone" else equal
-    found = []
-    for name in group.sets:
-        graph, y, k = unequal.load(name, bench.folder)
-        with warnings.catch_warnings(action="ignore"):
-            all_fits = [snmf_dist.fit(graph, k, seed=seed, **settings) for seed in seeds]
-        all_scores = [snmf_dist.score(one.labels, y) for one in all_fits]
-        rows = [(s.accuracy, s.nmi, one.n_products) for s, one in zip(all_scores, all_fits, strict=True)]
-        found.append(np.mean(rows, axis=0))
-        highest = max(one.captured / one.bound if one.bound else 0 for one in all_fits)
-        if highest > 1:
-            claim(f"{name}, {method}: c is {highest:.5f} of the bound", False)
-    start.EQUAL = equal
-    accuracy, nmi, products = np.mean(found, axis=0).tolist()
-    count = len(found)
-    error = float(np.std([one[0] for one in found], ddof=1) / np.sqrt(count)) if count > 1 else None
-    line = {"split": split, "group": group.name, "method": method, "count": count, "accuracy": accuracy}
-    found_rows["balance"].append({**line, "error": error, "nmi": nmi, "products": products})
-    shown = "" if error is None else f"{error:.3f}"
-    cells = f"{count} | {accuracy:.3f} | {shown} | {nmi:.3f} | {products:.0f}"
-    print(f"| {split} | {group.name} | {method} | {cells} |", flush=True)
-    return accuracy
+    highest = max(row["share"] for row in figures.rows.values())
+    claim(f"c is at most {highest:.5f} of the bound", highest <= 1)
 
 
 PARTS = {
@@ -354,7 +322,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="some of: " + " ".join(PARTS))
     parser.add_argument(
-        "--spare", nargs="+", default=[], choices=METHODS, help="methods that `balance` leaves out"
+        "--spare", nargs="+", default=[], choices=unequal_sizes.METHODS, help="methods that `balance` leaves out"
     )
     parser.add_argument("--folder", help="where graphs are kept from one run to the next")
     parser.add_argument("--json", help="write the tables here too, as docs/render.py reads them")

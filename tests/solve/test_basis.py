@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -5,10 +7,12 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist.engine.loading import in_memory
+from snmf_dist.errors import ResultWarning
 from snmf_dist.solve.basis import leading_basis
 from tests.helpers import data_file, planted_graph
 
 FLOAT = np.dtype(float)
+KEYWORDS = leading_basis.__kwdefaults__
 
 
 def normal(W):
@@ -43,6 +47,26 @@ def test_ritz_values_are_the_leading_eigenvalues(case):
     assert_allclose(basis.values, expected, atol=1e-4 * expected[0])
     assert_allclose(U.T @ U, np.eye(kept), atol=1e-8)
     assert kept == K or kept >= np.linalg.matrix_rank(A.toarray())
+    assert (basis.upper >= expected).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", GRAPHS)
+def test_no_run_captures_more_than_the_bound(tmp_path, case, dtype):
+    A, K = GRAPHS[case]
+    with warnings.catch_warnings(action="ignore"):
+        graph = snmf_dist.import_graph(A, tmp_path / "g.zarr", normalize=None, dtype=dtype)
+        solution = snmf_dist.fit(graph, K, init="spectral", stop="kkt", tol=1e-6, max_iter=200)
+    assert solution.captured <= solution.bound
+
+
+def test_a_basis_that_did_not_settle_is_announced(tmp_path, monkeypatch):
+    monkeypatch.setattr("snmf_dist.solve.basis.leading_basis.__kwdefaults__", {**KEYWORDS, "rounds": 1})
+    graph = snmf_dist.import_graph(planted_graph(400, 4, seed=1)[0], tmp_path / "g.zarr")
+    with pytest.warns(ResultWarning, match="eigenvectors were still moving after 9 products"):
+        solution = snmf_dist.fit(graph, 4)
+    assert not solution.provenance["basis_converged"]
+    assert solution.captured <= solution.bound
 
 
 @pytest.mark.parametrize("init", ["spectral", "kmeans"])
