@@ -32,10 +32,11 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     "evaluation": ("1", "entries*K/w", "rows*K/w", "halo*K"),
     "save": ("1", "rows*K/w", "rows*K"),
     "memory": ("1", "entries/w", "rows*K/w", "rows/w"),
-    "traffic": ("halo*K",),
+    "traffic": ("w*halo*K",),
     "graph_files": ("1", "entries", "rows"),
     "result_files": ("1", "rows*K", "rows"),
 }
+PARTS_OF_A_SWEEP = {"entries*K/w": "product", "entries/w": "product", "rows*K^2/w": "solve", "rows*K/w": "sums"}
 OF_TIME = ("read", "start", "sweep", "halo", "engine", "evaluation", "save")
 AN_ITERATION = ("sweep", "halo", "engine")
 NEED_CORES = ("read", "start", "sweep", "halo", "evaluation", "save")  # not known from more workers than cores
@@ -79,6 +80,7 @@ class FitSize:
             "rows*K^2/w": n * K * K / w,
             "entries*K/w": m * K / w,
             "halo*K": self.halo * K,
+            "w*halo*K": w * self.halo * K,
             "tasks": 10 * w + 10,
             "products": self.products,
             "products*entries*K/w": self.products * m * K / w,
@@ -217,6 +219,16 @@ def foretell(place: Mapping[str, Any], job: FitSize) -> dict[str, float]:
     return {
         name: sum(one["value"] * terms[one["term"]] for one in place["terms"][name]) for name in place["terms"]
     }
+
+
+def split_sweep(place: Mapping[str, Any], run: Run) -> dict[str, float]:
+    """Seconds of the parts of a run's sweeps, which are one pass: as the terms of the model share them out."""
+    terms = job_of(run).terms()
+    parts = dict.fromkeys(PARTS_OF_A_SWEEP.values(), 0.0)
+    for one in place["terms"]["sweep"]:
+        parts[PARTS_OF_A_SWEEP[one["term"]]] += one["value"] * terms[one["term"]]
+    seconds, total = cost_of(run, "sweep") * run["iterations"], sum(parts.values())
+    return {name: seconds * value / total if total else 0.0 for name, value in parts.items()}
 
 
 def whole_time(costs: Mapping[str, float], iterations: float, evaluations: float) -> float:

@@ -28,8 +28,8 @@ from snmf_dist.locks import only_writer
 from snmf_dist.planted import generate
 from snmf_dist.result.records import Status
 from snmf_dist.scaling.grid import Point, make_grid
-from snmf_dist.scaling.measure import Measured, measure_run
-from snmf_dist.scaling.model import fit_model
+from snmf_dist.scaling.measure import COLUMNS, Measured, measure_run
+from snmf_dist.scaling.model import fit_model, place_of, split_sweep
 from snmf_dist.scaling.page import draw_page
 from snmf_dist.study.folder import MODEL, PAGE, PHASE_TABLE, SCALING, SCALING_PICTURE, TABLE, StudyFolder
 from snmf_dist.study.table import measured, parquet
@@ -61,16 +61,16 @@ class ScalingStudy(Study):
 
     @property
     def phases(self) -> list[dict[str, Any]]:
-        """The table of phases, a mapping a run and phase."""
-        rows = []
+        """The table of phases, a mapping a run and phase; the parts of a sweep are `modelled`, and within it."""
+        found, places = [], self.model["places"]
         for run in self.measured:
-            head = {
-                "run_id": run["run_id"],
-                **{name: run[name] for name in ("rows", "degree", "k", "workers", "repeat")},
-            }
-            facts = {name: run.get(name) for name in FACTS}
-            rows += [{**head, **one, **facts} for one in run["phases"]]
-        return rows
+            names = ("run_id", "rows", "degree", "k", "workers", "repeat")
+            both = {**{name: run[name] for name in names}, **{name: run.get(name) for name in FACTS}}
+            listed = [{**one, "modelled": False} for one in run["phases"]]
+            for part, seconds in split_sweep(places[place_of(run["workers"])], run).items():
+                listed.append({"phase": f"sweep: {part}", "seconds": seconds, "modelled": True})
+            found += [{**both, **dict.fromkeys(COLUMNS), **one} for one in listed]
+        return found
 
     @property
     def model(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def scaling_study(
     ...     tempfile.mkdtemp() + "/scaling", rows=[500], ks=[3], workers=[0], degrees=[12], repeats=1
     ... )
     >>> [row["state"] for row in study.rows], len(study.phases)
-    (['done'], 8)
+    (['done'], 11)
     """
     client = synchronous(current_client())
     if client is not None and workers is not None:
@@ -278,6 +278,7 @@ class _Work:
             raise
         except Exception as error:
             self._failed(run_id, error)
+            self.at = None  # the next run gets new workers: these may be what failed
             return
         if found.solution.status is Status.OUT_OF_TIME:
             self.folder.add_event("stopped", run_id)

@@ -24,7 +24,11 @@ def test_every_run_has_its_phases_and_they_are_all_of_its_time(tmp_path):
     assert [row["state"] for row in study.rows] == ["done", "done"]
     assert all(row["nmi"] > 0.3 and row["peak_bytes"] > 0 for row in study.rows)
     table = pq.read_table(tmp_path / "s" / "phases.parquet").to_pylist()
-    assert [row["phase"] for row in table] == 2 * PHASES
+    assert [row["phase"] for row in table if not row["modelled"]] == 2 * PHASES
+    parts = [row for row in table if row["modelled"]]
+    assert [row["phase"] for row in parts] == 2 * ["sweep: product", "sweep: solve", "sweep: sums"]
+    whole = sum(row["seconds"] for row in table if row["phase"] == "sweep")
+    assert sum(row["seconds"] for row in parts) == pytest.approx(whole)
     for run in study.measured:
         seconds = {row["phase"]: row["seconds"] for row in run["phases"]}
         assert 0.95 * run["wall"] <= sum(seconds.values()) <= 1.05 * run["wall"]
