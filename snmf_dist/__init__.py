@@ -16,6 +16,8 @@ from snmf_dist.planted import Planted, generate
 from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.result.scores import score
 from snmf_dist.result.solution import Solution, open_solution
+from snmf_dist.scaling.cost import FitCost, plan_cost
+from snmf_dist.scaling.running import ScalingStudy, scaling_study
 from snmf_dist.study.choosing import KStudy, choose_k
 from snmf_dist.study.many import fit_many
 from snmf_dist.study.view import Study, open_study
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SNMF",
+    "FitCost",
     "GraphStore",
     "IterationRecord",
     "JsonLines",
     "KStudy",
     "Listener",
     "Planted",
+    "ScalingStudy",
     "SnmfError",
     "Solution",
     "Status",
@@ -45,7 +49,9 @@ __all__ = [
     "open_graph",
     "open_solution",
     "open_study",
+    "plan_cost",
     "plan_fit",
+    "scaling_study",
     "score",
 ]
 

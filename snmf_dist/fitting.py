@@ -20,7 +20,7 @@ from snmf_dist.errors import RowsLost, StoreCorrupt, WorkersJoined, WorkLost
 from snmf_dist.graph.store import GraphStore
 from snmf_dist.graph.store.layout import row_bounds
 from snmf_dist.keeping import CheckpointKeeper, restored
-from snmf_dist.listeners import Listener
+from snmf_dist.listeners import Listener, tell_phase
 from snmf_dist.result.checkpoints import Checkpoint
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution
@@ -131,6 +131,7 @@ def _solve_once(
     keeper: CheckpointKeeper,
 ) -> Solution:
     checkpoint = keeper.latest()
+    tell_phase(listeners, "reading")
     A = _load(store, settings, plan, None if checkpoint is None else checkpoint.bounds)
     try:
         keeper.attach(A)
@@ -144,6 +145,7 @@ def _solve_once(
             earlier = _earlier(A, store, warm, settings)
             L = None if warm is None or earlier is not None else _in_graph_order(A, store, warm)
             found = solve(graph, settings, L=L, earlier=earlier, listeners=listeners, keeper=keeper)
+        tell_phase(listeners, "saving")
         return to_solution(A, store, found, settings, run_facts(store, graph.parts, plan, begun))
     finally:
         A.close()
@@ -183,12 +185,14 @@ def solve_stack_once(
 ) -> list[Solution]:
     """Solve runs side by side, as `_solve_once` does one: ``settings["stack"]`` has the settings of each."""
     checkpoint, many = keeper.latest(), settings["stack"]
+    tell_phase(listeners, "reading")
     A = _load(store, settings, plan, None if checkpoint is None else checkpoint.bounds)
     try:
         keeper.attach(A)
         graphs = [_graph_facts(A, store, one, plan) for one in many]
         resume = None if checkpoint is None else _restore(keeper, checkpoint, A, settings, listeners)
         found = solve_stack(graphs, many, listeners=listeners, resume=resume, keeper=keeper)
+        tell_phase(listeners, "saving")
         return [
             to_solution(A, store, of_one, one, run_facts(store, graph.parts, plan, begun))
             for of_one, one, graph in zip(found, many, graphs, strict=True)

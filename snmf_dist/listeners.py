@@ -1,6 +1,6 @@
 """Listeners: the loop tells them of each iteration; one logs, one prints, one writes JSON lines.
 
-A listener has four methods, all optional to override. Solvers and kernels neither print nor log.
+A listener has five methods, all optional to override. Solvers and kernels neither print nor log.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import IO, Any
 
@@ -38,6 +38,9 @@ class Listener:
 
     def on_wait(self, why: str) -> None:
         """Hear what takes a while before the first iteration."""
+
+    def on_phase(self, name: str) -> None:
+        """Hear that a phase of the run begins: "reading", "start", "iterations" or "saving"."""
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …), as Dask arrays."""
@@ -171,6 +174,10 @@ class Guarded(Listener):
         """Pass it on."""
         self._pass_on(self.listener.on_wait, why)
 
+    def on_phase(self, name: str) -> None:
+        """Pass it on."""
+        self._pass_on(self.listener.on_phase, name)
+
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Pass it on."""
         self._pass_on(self.listener.on_iteration, record, state)
@@ -194,6 +201,12 @@ class Guarded(Listener):
                 )
                 text = f"{what} no longer written ({reason(error)}); the run goes on"
                 warnings.warn(text, ResultWarning, stacklevel=2)
+
+
+def tell_phase(listeners: Iterable[Listener], name: str) -> None:
+    """Tell listeners that a phase of the run begins."""
+    for listener in listeners:
+        listener.on_phase(name)
 
 
 def format_record(record: IterationRecord) -> str:

@@ -21,6 +21,7 @@ from snmf_dist.cli.ops import doctor, smoke
 from snmf_dist.cli.output import safe_output
 from snmf_dist.cli.people import compare_, export_, predict_, report_
 from snmf_dist.cli.planting import generate_
+from snmf_dist.cli.scale import scale_
 from snmf_dist.cli.stores import check, info
 from snmf_dist.cli.studies import batch, choose_k_, study_
 from snmf_dist.errors import Interrupted, NoRoom, ResultNotSaved, SnmfError, WorkLost, reason
@@ -109,6 +110,7 @@ def main() -> None:
     How many?        snmf-dist choose-k graph.zarr -k 2:40 --out study
     Many runs:       snmf-dist batch grid.toml --out study
     Will it fit?     snmf-dist plan graph.zarr -k 20 --memory 4GiB
+    How does it grow? snmf-dist scale --rows 125k:2M -k 20 --out scaling
     Test data:       snmf-dist generate graph toy --rows 100k -k 20
     Does it work?    snmf-dist doctor; snmf-dist smoke
 
@@ -119,7 +121,7 @@ def main() -> None:
 
 for command in (
     *(import_, graph_, plan_, fit, choose_k_, batch, study_, info, check),
-    *(predict_, export_, compare_, report_, generate_, demo_, smoke, doctor),
+    *(predict_, export_, compare_, report_, generate_, scale_, demo_, smoke, doctor),
 ):
     main.add_command(command)
 

@@ -15,6 +15,7 @@ import snmf_dist
 from snmf_dist import storage
 from snmf_dist.arguments import find_graph
 from snmf_dist.cli.output import new_console, number_or_auto, print_solution
+from snmf_dist.cli.planting import Count
 from snmf_dist.cli.progress import iterations, stages
 from snmf_dist.engine.client import connect
 from snmf_dist.engine.machine import temporary_folder
@@ -23,10 +24,12 @@ from snmf_dist.graph.build import is_points
 from snmf_dist.listeners import JsonLines
 from snmf_dist.result.files import RESULT
 from snmf_dist.result.scores import read_labels
+from snmf_dist.scaling.cost import plan_sizes
 from snmf_dist.solve.pipeline import INITS
 from snmf_dist.solve.solvers import SOLVERS
 
 NOT_CONVERGED = 1  # exit code
+NO_MODEL = "time         not known; measure with snmf-dist scale, and give its model.json as --model"
 
 
 @click.command()
@@ -241,8 +244,14 @@ def _graph_setting(text: str) -> tuple[str, Any]:
 
 
 @click.command("plan")
-@click.argument("graph")
+@click.argument("graph", required=False)
 @click.option("-k", "--clusters", "k", type=int, required=True, help="Number of clusters.")
+@click.option("--rows", type=Count(), help="Instead of GRAPH: rows of a graph that need not exist, as 1e9.")
+@click.option("--entries", type=Count(), help="With --rows: its stored entries, twice its edges, as 3e10.")
+@click.option(
+    "--model", metavar="FILE", help="model.json of snmf-dist scale, for time, network and files.  [default: ours]"
+)
+@click.option("--iterations", type=int, help="Reckon with so many.  [default: as many as the measured runs took]")
 @click.option("--workers", type=int, help="Worker processes of a cluster.  [default: none, this process]")
 @click.option("--threads", type=int, help="Threads of a process.  [default: the cores of this machine]")
 @click.option(
@@ -261,13 +270,40 @@ def _graph_setting(text: str) -> tuple[str, Any]:
 )
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side.")
 @click.option("--block-rows", type=int, help="Number of rows of a block.  [default: as fit]")
-def plan_(graph: str, k: int, **options: Any) -> None:
-    """Say how GRAPH would be clustered into K clusters, and what memory that takes; nothing runs.
+def plan_(
+    graph: str | None,
+    k: int,
+    rows: int | None,
+    entries: int | None,
+    model: str | None,
+    iterations: int | None,
+    **options: Any,
+) -> None:
+    """Say how GRAPH would be clustered into K clusters, and what memory and time that takes; nothing runs.
+
+    The memory of each way of running is computed. Time, network and files come from a cost model: a formula whose
+    numbers `snmf-dist scale` has measured. They are those of the machine that it ran on.
 
     Exit code 2 if there is no way to keep within the memory.
 
     \b
     Example: snmf-dist plan graph.zarr -k 20 --workers 8 --threads 4 --memory 16GiB
+             snmf-dist plan --rows 1e9 --entries 3e10 -k 20 --workers 64 --model scaling/model.json
     """
-    for line in snmf_dist.plan_fit(graph, k, **options).lines():
+    if (graph is None) == (rows is None) or (rows is None) != (entries is None):
+        raise click.UsageError("give GRAPH, or --rows and --entries of one that need not exist")
+    workers = options["workers"] or 0
+    if graph is not None:
+        store = snmf_dist.open_graph(graph)
+        found, halo = snmf_dist.plan_fit(store, k, **options), store.coupling()["halo"] * store.n / store.n_blocks
+        rows, entries = store.n, store.nnz
+        halo = min(halo, rows - rows / workers) if workers else 0.0
+    else:
+        assert rows is not None, "one or the other is given"
+        assert entries is not None, "it comes with rows"
+        found, halo = plan_sizes(rows, entries, k, model=model, **options), None
+    cost = snmf_dist.plan_cost(rows, entries, k, workers=workers, halo=halo, iterations=iterations, model=model)
+    for line in found.lines():
+        click.echo(line)
+    for line in [NO_MODEL] if cost is None else cost.lines():
         click.echo(line)

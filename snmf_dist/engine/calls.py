@@ -12,6 +12,7 @@ import numpy as np
 from snmf_dist.engine.halo import RowSource
 from snmf_dist.engine.reduce import add_up
 from snmf_dist.engine.serving import WorkerBlock, fetch_halo, room_of
+from snmf_dist.engine.spent import spending
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,15 @@ class SweepCall:
     def __call__(self, A: WorkerBlock, own: np.ndarray, *values: Any) -> Any:
         """Do it; the results and then the value to add up, or the only one of these."""
         buffers = room_of(A.run).buffers
-        halo = fetch_halo(A, self.source, own, buffers)
+        work = getattr(self.f, "__name__", type(self.f).__name__)
+        with spending(f"halo of {work}") as moved:
+            halo = fetch_halo(A, self.source, own, buffers)
+            moved.size = halo.nbytes
         out = [buffers.empty((len(own), width), own.dtype) for width in self.widths]
         rows, late = dict(zip(self.rows, values, strict=False)), values[len(self.rows) :]
         scalars = {**self.scalars, **dict(zip(self.late, late, strict=False))}
-        total = self.f(A.open(), own, halo, **rows, out=out, **scalars)
+        with spending(f"sweep of {work}"):
+            total = self.f(A.open(), own, halo, **rows, out=out, **scalars)
         if not self.adds_up:
             return out[0]
         return (*out, total) if out else total
@@ -112,7 +117,8 @@ class CentralCall:
     def __call__(self, *values: Any) -> Any:
         """Call it."""
         pairs = zip(values, self.sums, strict=True)
-        return self.f(*(add_up(value) if to_add else value for value, to_add in pairs), **self.scalars)
+        with spending("central"):
+            return self.f(*(add_up(value) if to_add else value for value, to_add in pairs), **self.scalars)
 
 
 def pick(made: Any, part: int) -> Any:

@@ -8,6 +8,7 @@ says where A itself is.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -22,6 +23,7 @@ from snmf_dist.engine.halo import Block
 from snmf_dist.engine.machine import threads
 from snmf_dist.engine.reduce import tree_sum
 from snmf_dist.engine.rows import Rows, State, Step, Value
+from snmf_dist.engine.spent import spending
 
 
 class LocalRows:
@@ -180,7 +182,8 @@ class LocalGraph:
                 B.let_go()
             return total
 
-        total = self._over_parts(work)
+        with _sweeping(f):
+            total = self._over_parts(work)
         for one in out:
             one.sums = total if adds_up else None
         return out
@@ -196,11 +199,13 @@ class LocalGraph:
                 B.let_go()
             return total
 
-        return self._over_parts(work)
+        with _sweeping(f):
+            return self._over_parts(work)
 
     def central(self, f: Callable[..., Any], *values: Value, **scalars: Any) -> Value:
         """``f(*values, **scalars)``, now."""
-        return f(*values, **scalars)
+        with spending("central"):
+            return f(*values, **scalars)
 
     def begin(self, *steps: tuple[Any, Any]) -> list[Step]:
         """The steps as they are: their work is done."""
@@ -279,6 +284,11 @@ class LocalGraph:
             return [work(block, i) for block, i in pairs]
 
         return tree_sum([one for part in each(of_part, len(self.parts)) for one in part])
+
+
+def _sweeping(f: Callable[..., Any]) -> Any:
+    """Count the body as a sweep of all threads."""
+    return spending(f"sweep of {getattr(f, '__name__', type(f).__name__)}", time.process_time)
 
 
 def each(work: Callable[[int], Any], number: int) -> list[Any]:

@@ -1,12 +1,13 @@
 """The machine of this process: cores and memory as Dask sees them, cgroups included; threads; temporary files."""
 
 import ctypes
+import platform
 import resource
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dask
@@ -22,6 +23,15 @@ MEMORY_SHARE = 0.5  # of the machine's memory that a process may use unless it i
 def cores() -> int:
     """Cores this process may use, as its affinity and its cgroup allow."""
     return int(cpu_count())
+
+
+def processor() -> str:
+    """The name of the processor, as far as the system tells."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def threads() -> int:
@@ -53,6 +63,27 @@ def peak_memory() -> int:
     """The most bytes of memory that this process has had so far."""
     found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return found if sys.platform == "darwin" else 1024 * found
+
+
+def forget_peak() -> None:
+    """Have `recent_peak` begin anew, where the system can do that."""
+    with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
+def recent_peak() -> int:
+    """The most bytes of memory that this process has had since `forget_peak`."""
+    with suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+    return peak_memory()
+
+
+def bytes_moved() -> tuple[int, int]:
+    """Bytes that this process has read from files and written to them so far; zeros where it is not known."""
+    with suppress(OSError), open("/proc/self/io", encoding="ascii") as file:
+        counts = dict(line.split(": ") for line in file)
+        return int(counts["rchar"]), int(counts["wchar"])
+    return 0, 0
 
 
 def memory_limit(limit: int | str | None, *, worker: float | None = None) -> float:

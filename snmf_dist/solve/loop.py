@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.engine.rows import Graph, Rows, Step, rebuild
+from snmf_dist.engine.spent import spending
 from snmf_dist.errors import InputError
 from snmf_dist.listeners import Listener
 from snmf_dist.result.records import Status
@@ -100,11 +101,10 @@ def run(
 
         look_now = regular(iteration)
         seen = [i for i, verdict in enumerate(verdicts) if look_now or verdict]
-        found = (
-            dict(zip(seen, look(iteration, state.L, seen, widths, bool(solver.widths)), strict=True))
-            if seen
-            else {}
-        )
+        found: dict[int, Quality] = {}
+        if seen:
+            with spending("evaluation", time.process_time):
+                found = dict(zip(seen, look(iteration, state.L, seen, widths, bool(solver.widths)), strict=True))
         for i, one in enumerate(active):
             one.products += solver.products + (look.products if i in found else 0)
             seconds = time.perf_counter() - started

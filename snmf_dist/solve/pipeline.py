@@ -9,7 +9,7 @@ import numpy as np
 
 from snmf_dist.engine.machine import release_memory
 from snmf_dist.engine.rows import Graph, Rows
-from snmf_dist.listeners import Listener
+from snmf_dist.listeners import Listener, tell_phase
 from snmf_dist.result.records import Sample
 from snmf_dist.solve.basis import Basis, leading_basis
 from snmf_dist.solve.kernels import entry_sums
@@ -134,6 +134,7 @@ def solve(
     if resume is not None:
         return _resume(graph, settings, resume, listeners, keeper)
     clock = time.perf_counter()
+    tell_phase(listeners, "start")
     A, K = graph.A, settings["k"]
     _, (sum_A, norm_A) = A.settle((), A.sum_entries(entry_sums))
     weights = A.hold(A.rows(graph.weights, 2, dtype=np.float64)) if settings["init"] == "kmeans" else None
@@ -160,6 +161,7 @@ def solve(
         kept = {} if labels is None else {"start-labels": A.hold(labels)}
         keeper.note(facts, kept)
     ready = time.perf_counter()
+    tell_phase(listeners, "iterations")
     outcomes = run(
         solver,
         Problem(A, float(norm_A), K, weights if settings["stop"] == "auto" else None),
@@ -286,6 +288,7 @@ def _resume(
 ) -> Found:
     """Continue an interrupted run, with all that its start had found."""
     clock = time.perf_counter()
+    tell_phase(listeners, "iterations")
     A, facts, progress = graph.A, resume.facts, resume.progress
     _, (_, norm_A) = A.settle((), A.sum_entries(entry_sums))
     watched = settings["stop"] == "auto" and settings["init"] == "kmeans"

@@ -11,7 +11,7 @@ import numpy as np
 
 from snmf_dist.engine.machine import release_memory
 from snmf_dist.engine.rows import Rows
-from snmf_dist.listeners import Listener
+from snmf_dist.listeners import Listener, tell_phase
 from snmf_dist.solve.basis import Basis
 from snmf_dist.solve.kernels import entry_sums, side_by_side, take_columns
 from snmf_dist.solve.loop import run
@@ -55,6 +55,7 @@ def solve_stack(
     many : sequence of mapping
         The settings of each run, those of `fit`, checked; they differ in k and seed alone.
     """
+    tell_phase(listeners, "start")
     A, first, widths = graphs[0].A, many[0], tuple(settings["k"] for settings in many)
     _, (sum_A, norm_A) = A.settle((), A.sum_entries(entry_sums))
     weights = A.hold(A.rows(graphs[0].weights, 2, dtype=np.float64)) if first["init"] == "kmeans" else None
@@ -77,6 +78,7 @@ def solve_stack(
     if keeper is not None:
         facts = {"done": 0, "products": products, "basis": [None if one is None else one.facts() for one in bases]}
         keeper.note(facts, {} if labels is None else {"start-labels": labels})
+    tell_phase(listeners, "iterations")
     outcomes = run(
         solver,
         Problem(A, float(norm_A), max(widths), weights if first["stop"] == "auto" else None),

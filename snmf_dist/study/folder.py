@@ -9,6 +9,8 @@ Layout, format version 1::
     errors/<run_id>.txt the traceback of a run that failed
     ks.parquet, labels.parquet, choice.json, choice.png
                         what choose_k found, if the runs are its own; written anew at each call
+    phases.parquet, model.json, scaling.html, scaling.png, graphs/
+                        of scaling_study, whose runs leave no results
 
 A run is done when its result is whole: that is looked for in `runs`. The events add what results do not hold. So a
 study stands a client that is killed at any moment, and lines that are damaged or missing.
@@ -39,7 +41,12 @@ from snmf_dist.errors import (
 STUDY_VERSION = 1
 SPEC, EVENTS, TABLE = "study.json", "events.jsonl", "runs.parquet"
 SCREENED, LABELS, CHOICE, PICTURE = "ks.parquet", "labels.parquet", "choice.json", "choice.png"  # of choose_k
-OURS = {SPEC, EVENTS, TABLE, SCREENED, LABELS, CHOICE, PICTURE, "events", "runs", "errors"}
+SCALING = "scaling"  # marks a study of scaling_study
+PHASE_TABLE, MODEL, PAGE, SCALING_PICTURE = "phases.parquet", "model.json", "scaling.html", "scaling.png"
+OURS = {
+    *(SPEC, EVENTS, TABLE, SCREENED, LABELS, CHOICE, PICTURE, PHASE_TABLE, MODEL, PAGE, SCALING_PICTURE),
+    *("events", "runs", "errors", "graphs"),
+}
 
 
 class StudyFolder:
