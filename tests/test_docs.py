@@ -4,13 +4,16 @@ import ast
 import inspect
 import re
 import runpy
+import shlex
 import warnings
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import snmf_dist
+from snmf_dist.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -102,3 +105,29 @@ def test_no_sentence_of_a_docstring_runs_over_two_parameters():
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 for sentence in grouped.findall(ast.get_docstring(node, clean=False) or ""):
                     assert sentence.startswith("As "), f"{path.name}, {node.name}: {sentence}"
+
+
+def command_lines():
+    """Every line of the pages and of the texts of ``--help`` that begins with the command, and where it stands."""
+    for page in PAGES:
+        for line in re.findall(r"^ {4,}(?:\$ )?(snmf-dist .*)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            yield f"{name(page)}: {line}"
+    for known, one in main.commands.items():
+        for line in re.findall(r"^ *(?:Examples?: +)?(snmf-dist .*)$", one.help or "", re.MULTILINE):
+            yield f"{known} --help: {line}"
+
+
+def test_every_command_line_has_all_that_its_command_asks_for_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = list(command_lines())
+    assert len(found) > 30
+    for line in found:
+        command, *words = shlex.split(line.partition("snmf-dist ")[2], comments=True)
+        for word in words:  # some options want a file that is there
+            if re.fullmatch(r"[\w./-]+\.\w+", word) and not word.startswith(("/", "-")):
+                (tmp_path / word).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / word).touch()
+        try:
+            main.commands[command].make_context(command, words)
+        except click.ClickException as error:
+            pytest.fail(f"{line}: {error.format_message()}")
