@@ -14,6 +14,7 @@ import pytest
 
 import snmf_dist
 from snmf_dist.cli import main
+from snmf_dist.engine.plan import plan
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -91,6 +92,11 @@ def test_every_setting_of_fit_is_described():
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
     settings = [p for p in inspect.signature(snmf_dist.fit).parameters if p not in ("zarr_path", "k")]
     assert [setting for setting in settings if f"| `{setting}` |" not in text] == []
+
+
+def test_the_plan_that_is_shown_is_the_one_that_is_made():
+    found = plan(1_000_000, 32_000_000, 20, memory=1e9, threads=3, halo=0.85, stored_rows=62_500).lines()
+    assert "\n".join(f"    {line}".rstrip() for line in found) in (DOCS / "memory.md").read_text(encoding="utf-8")
 
 
 def test_the_api_page_has_every_public_name():
