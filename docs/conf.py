@@ -3,7 +3,8 @@
 import snmf_dist
 
 project = "snmf_dist"
-author = "The snmf_dist authors"
+author = "The snmf_dist developers"
+copyright = "2026, the snmf_dist developers"
 release = version = snmf_dist.__version__
 
 extensions = [
@@ -14,6 +15,8 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_title = f"snmf_dist {release}"
 
 myst_enable_extensions = ["colon_fence", "deflist"]

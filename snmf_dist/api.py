@@ -74,7 +74,7 @@ def fit(
     solver : {"admm", "apg", "hals"}, default "admm"
         The paper's SNMF_ADMM or SNMF_APG, or column sweeps on the same problem as APG.
     init : {"kmeans", "spectral", "random"}, array, Solution or path of a result, default "kmeans"
-        Where L begins. "kmeans" refines spectral clustering and gives the best labels; "spectral" turns the
+        Where L begins. "kmeans" refines spectral clustering and gives the best labels; "spectral" rotates the
         leading eigenvectors and reaches the best objective; "random" is the paper's, uniform on
         [0, 2·sqrt(mean(A)/k)). An array (n, k) in the input's own order is taken as it is. A solution, or the
         path of a saved one, is resumed: exactly, if it holds its solver's state (`save_state`) and was found on
@@ -87,19 +87,20 @@ def fit(
         "paper": when the change of an iteration is at most `tol`. "kkt": when the KKT distance is. "auto": at the
         first of the paper's criterion, a KKT distance of 1e-4, clusters that have settled (over ten iterations
         at most 1 % of the labels and 0.05 % of the captured energy changed) and, with ``init="kmeans"``, a
-        fall of the labels' modularity by 1 % below its best, to which the run then goes back.
+        fall of the labels' score by 1 % below its best, to which the run then goes back. The score is ∜(Q r³),
+        of their modularity Q and their assortativity r.
     tol : float, optional
-        1e-5, or 1e-4 for ``stop="kkt"``.
+        Tolerance of the stopping rule; by default 1e-5, or 1e-4 for ``stop="kkt"``.
     max_iter : int, default 1000
         Maximum number of iterations.
     n_init : int, default 1
-        Runs, side by side, so that A is read once for all. The one that captures most is returned; where the
-        modularity is watched (``init="kmeans"``, ``stop="auto"``), the one with the highest. Run r begins as one
-        with seed + r does ("random"), at a shaken start ("spectral"), or at the clustering that is r places from
-        the best of 16 ("kmeans").
+        Number of runs, side by side, so that A is read once for all. The best is returned: the one whose labels
+        have the highest score with ``init="kmeans"`` and ``stop="auto"``, otherwise the one that captures most.
+        Run r begins as a fit with ``seed + r`` does ("random"), at a perturbed start ("spectral"), or at the
+        clustering that is r places behind the best of 16 ("kmeans").
     basis_columns : int, optional
         Number of eigenvectors that "kmeans" and "spectral" compute, of which they use the first k; by default k.
-        Given, they do not depend on `seed`: runs can share them, as those of `fit_many` do.
+        If it is given, the eigenvectors do not depend on `seed`, so that runs can share them, as in `fit_many`.
     specks : {"drop", "own", "join"}, default "drop"
         What becomes of small parts of the graph that no edge joins to the rest: those of fewer rows than a
         twentieth of a mean cluster (a limit of 2 to 1000 rows). "drop" gives them label −1, so that the clusters
@@ -108,17 +109,19 @@ def fit(
     seed : int, default 0
         Seed of the random number generator.
     out : str or path-like, optional
-        Also save the solution here. No other run may write here meanwhile, and room for it must be free before
-        the run begins; if it cannot be written nevertheless, `ResultNotSaved` holds it. The solution that is
-        returned then holds what was saved: its `state` is None unless `save_state` is set.
+        Where to save the solution too. No other run may write there meanwhile, and room for it must be free
+        before the run begins. If it cannot be written nevertheless, the error `ResultNotSaved` holds it. The
+        solution that is returned holds what was saved: its `state` is None unless `save_state` is set.
     save_state : bool, default False
         Save the solver's state too, so that the run can be resumed exactly; the result is then up to six times
         as large.
     block_rows : int, optional
-        Rows a block: work is cut, and sums are added up, in these pieces. Chosen by the plan otherwise.
+        Number of rows of a block: work is cut, and sums are added up, in these pieces. By default the plan
+        chooses it.
     memory_limit : int or str, optional
         Bytes a process may use, as ``"4GiB"``; by default a worker's limit, or half of this machine's memory. If
-        A and the state do not fit they are streamed from disk (`plan_fit` tells); if nothing fits, nothing runs.
+        A and the state do not fit they are streamed from disk, as `plan_fit` shows. If no way fits, `DoesNotFit`
+        is raised and nothing runs.
     evaluate_every : int, default 10
         Evaluate objective, KKT distance and labels every `evaluate_every` iterations; an evaluation costs half
         an iteration or a little more.
@@ -131,7 +134,7 @@ def fit(
     resume : bool, default True
         Continue the run that was interrupted while it wrote to `out`, if there is one: its checkpoint is in the
         folder ``<out>.checkpoint``. `max_iter`, `tol` and `memory_limit` may differ; other settings are refused.
-        With False such a run is given up.
+        False removes that checkpoint and starts over.
     checkpoint_every : int, "auto" or None, default "auto"
         With `out`, write a checkpoint every `checkpoint_every` iterations. "auto" writes them so rarely that they
         cost at most 3 % of the time; None writes none.

@@ -31,24 +31,24 @@ class SNMF(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int, default 8
-        K.
+        Number of clusters, K.
     affinity : {"nearest_neighbors", "precomputed"}, default "nearest_neighbors"
         Build the neighbour graph of the points, or take X as the (n, n) similarities.
     n_neighbors : int, optional
-        q; by default ⌊log₂ n⌋ + 1.
+        Number of nearest neighbours of a point, q; by default ⌊log₂ n⌋ + 1.
     metric : {"euclidean", "cosine"}, default "euclidean"
-        Of the neighbour graph.
+        Metric of the neighbour graph.
     solver, init, rho, stop, tol, max_iter, n_init
         As in `fit`; `init` by name.
     random_state : int, RandomState instance or None, default None
-        Of the start and of the neighbour search.
+        Seed of the start and of the neighbour search.
 
     Attributes
     ----------
     labels_ : ndarray of int, shape (n,)
-        −1 for rows that no cluster touches.
+        Cluster of each row; −1 for rows that no cluster touches.
     membership_ : ndarray, shape (n, n_clusters)
-        L.
+        The factor L: how much each row belongs to each cluster.
     n_iter_ : int
         Iterations done.
     status_ : Status

@@ -23,30 +23,30 @@ HEADER = "  iter  objective      captured       change    primal    dual      rh
 
 
 class Listener:
-    """Base of listeners: hears everything, does nothing.
+    """Base class of listeners, whose methods `fit` calls; here they do nothing.
 
     Attributes
     ----------
     sees_state : bool, default True
-        Whether it looks at the state; those that do not get None, and the solver need not keep it for them.
+        Whether the listener looks at the state of the solver. If not, it gets None in its place.
     """
 
     sees_state = True
 
     def on_start(self, settings: dict[str, Any]) -> None:
-        """Hear the settings of the run, before the first iteration."""
+        """Called with the settings of the run, before the first iteration."""
 
     def on_wait(self, why: str) -> None:
-        """Hear what takes a while before the first iteration."""
+        """Called with a sentence on what takes a while, or on why the run continues from a checkpoint."""
 
     def on_phase(self, name: str) -> None:
         """Hear that a phase of the run begins: "reading", "start", "iterations" or "saving"."""
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
-        """Hear of an iteration; `state` is the named tuple of the solver (X, Y, L, …), as Dask arrays."""
+        """Called after an iteration; `state` is the named tuple of the solver (X, Y, L, …), as Dask arrays."""
 
     def on_end(self, status: Status | None) -> None:
-        """Hear how the run ended; None if an error ended it."""
+        """Called with how the run ended; None if an error ended it."""
 
 
 class LogLines(Listener):
@@ -70,12 +70,12 @@ class LogLines(Listener):
 
 
 class TableLog(Listener):
-    """Prints a plain table: the first, every tenth and the last iteration.
+    """Prints a plain table: a line for each evaluated iteration (the first, every tenth and the last).
 
     Parameters
     ----------
     stream : text file, default sys.stderr
-        Where to.
+        Where to print.
     """
 
     sees_state = False
@@ -88,7 +88,7 @@ class TableLog(Listener):
         self._print(HEADER)
 
     def on_wait(self, why: str) -> None:
-        """Print it."""
+        """Print the sentence."""
         self._print(why)
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
@@ -101,12 +101,13 @@ class TableLog(Listener):
 
 
 class JsonLines(Listener):
-    """Writes a JSON object a line: the settings, each iteration, the status.
+    """Writes lines of JSON: an object for the settings, one for each iteration, and one for the status.
 
     Parameters
     ----------
     path : str, path-like or text file
-        A file that is open, or one to be written anew, line by line, so that it can be followed.
+        An open file, or the path of one that is written anew. Each line is written at once, so that another
+        program can follow it.
     """
 
     sees_state = False

@@ -63,7 +63,7 @@ def worker(address, env=None):
 
 def run_cli(*arguments):
     command = [sys.executable, "-m", "snmf_dist", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, capture_output=True, text=True, timeout=800)
 
 
 def test_the_command_line_gives_the_same_labels_on_a_cluster_and_on_threads(tmp_path):
@@ -109,7 +109,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
         expected = snmf_dist.fit(graph, **settings)
     killer = Killer()
     with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
-        client.wait_for_workers(2, timeout=20)
+        client.wait_for_workers(2, timeout=120)
         killer.victim = next(iter(client.run(os.getpid).values()))
         with pytest.warns(errors.NotConverged):
             found = snmf_dist.fit(graph, **settings, listeners=[killer])
@@ -124,7 +124,7 @@ def test_no_scheduler_answers(tmp_path):
         cluster.connect("tcp://127.0.0.1:9", timeout=1),
     ):
         pass
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 120
 
 
 def test_a_scheduler_without_workers():
@@ -209,7 +209,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_the_same_command_continues(
         child.stdout.readline()
         child.stdout.readline()  # the run has begun
         child.send_signal(number)
-        _, said = child.communicate(timeout=60)
+        _, said = child.communicate(timeout=300)
     assert child.returncode == code
     assert f"interrupted; the same call continues from {tmp_path}/r.zarr.checkpoint" in said
     assert sorted(os.listdir(tmp_path)) == ["g.zarr", "r.zarr.checkpoint"]

@@ -4,13 +4,17 @@ import ast
 import inspect
 import re
 import runpy
+import shlex
 import warnings
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import snmf_dist
+from snmf_dist.cli import main
+from snmf_dist.engine.plan import plan
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -90,6 +94,11 @@ def test_every_setting_of_fit_is_described():
     assert [setting for setting in settings if f"| `{setting}` |" not in text] == []
 
 
+def test_the_plan_that_is_shown_is_the_one_that_is_made():
+    found = plan(1_000_000, 32_000_000, 20, memory=1e9, threads=3, halo=0.85, stored_rows=62_500).lines()
+    assert "\n".join(f"    {line}".rstrip() for line in found) in (DOCS / "memory.md").read_text(encoding="utf-8")
+
+
 def test_the_api_page_has_every_public_name():
     listed = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert sorted(listed) == sorted(snmf_dist.__all__)
@@ -102,3 +111,29 @@ def test_no_sentence_of_a_docstring_runs_over_two_parameters():
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 for sentence in grouped.findall(ast.get_docstring(node, clean=False) or ""):
                     assert sentence.startswith("As "), f"{path.name}, {node.name}: {sentence}"
+
+
+def command_lines():
+    """Every line of the pages and of the texts of ``--help`` that begins with the command, and where it stands."""
+    for page in PAGES:
+        for line in re.findall(r"^ {4,}(?:\$ )?(snmf-dist .*)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            yield f"{name(page)}: {line}"
+    for known, one in main.commands.items():
+        for line in re.findall(r"^ *(?:Examples?: +)?(snmf-dist .*)$", one.help or "", re.MULTILINE):
+            yield f"{known} --help: {line}"
+
+
+def test_every_command_line_has_all_that_its_command_asks_for_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = list(command_lines())
+    assert len(found) > 30
+    for line in found:
+        command, *words = shlex.split(line.partition("snmf-dist ")[2], comments=True)
+        for word in words:  # some options want a file that is there
+            if re.fullmatch(r"[\w./-]+\.\w+", word) and not word.startswith(("/", "-")):
+                (tmp_path / word).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / word).touch()
+        try:
+            main.commands[command].make_context(command, words)
+        except click.ClickException as error:
+            pytest.fail(f"{line}: {error.format_message()}")

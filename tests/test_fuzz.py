@@ -47,7 +47,7 @@ def run_all(count, timeout):
 
 
 def test_strange_input_ends_in_words_or_in_a_sound_answer():
-    run_all(300, timeout=240)
+    run_all(300, timeout=800)
 
 
 def read_changed_files(count, timeout):
@@ -62,7 +62,7 @@ def read_changed_files(count, timeout):
 
 def test_files_of_other_programs_with_bytes_changed_end_in_words():
     pytest.importorskip("h5py")
-    read_changed_files(150, timeout=240)
+    read_changed_files(150, timeout=800)
 
 
 @pytest.mark.study

@@ -28,7 +28,7 @@ def seen():
 
 def read(url):
     """The values of our metrics at a URL, by name and labels."""
-    with urlopen(url, timeout=20) as page:
+    with urlopen(url, timeout=120) as page:
         text = page.read().decode()
     return {
         line.rpartition(" ")[0]: float(line.rpartition(" ")[2])

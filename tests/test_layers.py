@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,8 +89,13 @@ PLAIN = {
 }
 
 
+@cache
 def modules():
     """Every module by its name; a package that re-exports goes by the package's name, and stands after its own."""
+    return list(parsed())
+
+
+def parsed():
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         tree = ast.parse(path.read_text(encoding="utf-8"))

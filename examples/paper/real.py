@@ -27,14 +27,14 @@ def make_table(
     set, file : str
         The data set, and the name of the table's files.
     quick : dict
-        What ``--quick`` means: the ``ks`` to run, and the methods it ``spares``.
+        What ``--quick`` means: the ``ks`` to run, and the methods it ``skips``.
     """
     parser = command_line(about, f"paper-{file}", starts=5)
     parser.add_argument("--subsets", type=int, default=20, help="random subsets of the classes for each k < 20")
     parser.add_argument("--ks", nargs="+", type=int, default=None, help=f"numbers of classes ({KS})")
     given = parser.parse_args(arguments)
-    spared = quick["spares"] if given.quick else ()
-    given.methods = given.methods or [name for name in METHODS if name not in spared]
+    skipped = quick["skips"] if given.quick else ()
+    given.methods = given.methods or [name for name in METHODS if name not in skipped]
     given.ks = given.ks or (quick["ks"] if given.quick else KS)
     if given.quick:
         given.subsets, given.starts = min(given.subsets, 2), min(given.starts, 1)

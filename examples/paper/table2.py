@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from real import make_table
 
-QUICK = {"ks": (2, 6, 20), "spares": ("NMF, scikit-learn",)}
+QUICK = {"ks": (2, 6, 20), "skips": ("NMF, scikit-learn",)}
 
 
 def main(arguments: Sequence[str] | None = None) -> str:

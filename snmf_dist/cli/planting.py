@@ -76,7 +76,7 @@ def generate_(
     \b
     Example: snmf-dist generate graph toy --rows 100k -k 20 --mixing 0.3
              snmf-dist import toy/edges toy.zarr --symmetrize max --nodes 100000
-             snmf-dist fit toy.zarr -k 20 --labels toy/truth.npy
+             snmf-dist fit toy.zarr -k 20 --out result.zarr --labels toy/truth.npy
     """
     console = new_console()
     with connect(scheduler) if scheduler else nullcontext(), stages(console) as progress:

@@ -16,7 +16,7 @@ LEAST_MEMORY = 512 << 20  # bytes; a worker with numba and Zarr loaded takes abo
 LEAST_SPILL = 1 << 30
 SKEW = 2.0  # seconds
 SLOW = 30e6  # bytes a second
-PARCEL = 8 << 20  # bytes
+TEST_BYTES = 8 << 20  # bytes
 
 
 class Finding(NamedTuple):
@@ -162,16 +162,16 @@ def _store_findings(name: str, store: str, answer: Answer) -> Iterator[Finding]:
 
 
 def _bandwidth_findings(client: Any, addresses: list[str]) -> Iterator[Finding]:
-    """Send a parcel from each worker to the next, one after the other."""
+    """Send some megabytes from each worker to the next, one after the other."""
     for one, other in zip(addresses, addresses[1:] + addresses[:1], strict=True):
         if one == other:
             return
         name = f"{one} to {other}"
-        parcel = client.submit(os.urandom, PARCEL, workers=[one], pure=False)
-        made = result_of(client.submit(len, parcel, workers=[one], pure=False))
+        payload = client.submit(os.urandom, TEST_BYTES, workers=[one], pure=False)
+        made = result_of(client.submit(len, payload, workers=[one], pure=False))
         began = time.perf_counter()
-        sent = result_of(client.submit(len, parcel, workers=[other], pure=False))
-        speed = PARCEL / (time.perf_counter() - began)
+        sent = result_of(client.submit(len, payload, workers=[other], pure=False))
+        speed = TEST_BYTES / (time.perf_counter() - began)
         if made.problem or sent.problem:
             yield Finding(
                 WRONG, name, made.problem or sent.problem, "see that workers can reach each other's ports"

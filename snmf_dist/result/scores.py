@@ -90,7 +90,7 @@ def score(labels: np.ndarray, truth: np.ndarray) -> Scores:
     Parameters
     ----------
     labels : array of int, shape (n,)
-        As in `Solution.labels`.
+        Labels found, as in `Solution.labels`.
     truth : array, shape (n,)
         Known classes: numbers or text.
 

@@ -102,8 +102,8 @@ class Solution:
     def bound(self) -> float:
         """Σλ² over the K leading eigenvalues, which no L can capture more than; NaN after a random start.
 
-        An estimate from above: of each eigenvalue, what its residual leaves room for. Only an eigenvector that the
-        start missed altogether could make it too low.
+        It is estimated from above: each eigenvalue is its Ritz value plus what its residual leaves room for. Only
+        an eigenvector that the start missed altogether could make it too low.
         """
         facts = self.provenance
         values = facts.get("upper_eigenvalues") or facts.get("eigenvalues") or [math.nan]
@@ -136,7 +136,7 @@ class Solution:
 
     @property
     def eigengap(self) -> np.ndarray:
-        """Differences of neighbouring eigenvalues, the j-th after the j-th: a large one there speaks for k = j."""
+        """Differences of neighbouring eigenvalues, λ_j − λ_{j+1} for each j; a large one speaks for k = j."""
         values = [*(self.provenance.get("eigenvalues") or []), self.provenance.get("next_eigenvalue")]
         return -np.diff([value for value in values if value is not None])
 
@@ -169,11 +169,11 @@ class Solution:
             self.ids.check()
 
     def predict(self, new: Any, **settings: Any) -> np.ndarray:
-        """Labels of new points, or of new nodes: (m,) int32; those of `place`, whose parameters these are."""
+        """Labels of new points, or of new nodes, (m,) int32. It takes the parameters of `place`."""
         return self.place(new, **settings).labels
 
     def transform(self, new: Any, **settings: Any) -> np.ndarray:
-        """Memberships of new points, or of new nodes, (m, K); those of `place`, whose parameters these are."""
+        """Memberships of new points, or of new nodes, (m, K). It takes the parameters of `place`."""
         return self.place(new, **settings).membership
 
     def place(self, new: Any, *, storage_options: storage.Options = None, **settings: Any) -> placing.Placed:
@@ -210,7 +210,7 @@ class Solution:
         return placing.gather(found)
 
     def compare(self, other: "Solution") -> Comparison:
-        """Compare with another clustering of the same rows: contingency, ARI, NMI, names, rows that moved."""
+        """Compare with another clustering of the same rows: contingency table, ARI, NMI, and rows that moved."""
         return compare(self.labels, other.labels, k=self.k, other_k=other.k)
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -309,6 +309,13 @@ class Solution:
 
 def open_solution(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> Solution:
     """Read a saved solution; its membership is read when used.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A local path, or a URL that fsspec opens.
+    storage_options : mapping, optional
+        Passed to fsspec for a URL.
 
     Examples
     --------

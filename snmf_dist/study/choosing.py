@@ -121,12 +121,12 @@ def choose_k(
         Number of K that are fitted; 0 screens only.
     seed : int, default 0
         Seed of the screening, and of the first fit.
-    specks : {"drop", "own"}, default "drop"
+    specks : {"drop", "own", "join"}, default "drop"
         As in `fit`.
     held_out : float, optional
         Share of the pairs of rows, as 0.1, that are hidden to measure how well the clusters of each K predict
-        them; by default this is not measured. It takes about as long as the screening again. A score for graphs
-        whose edges are drawn at random, as block models are; on neighbour graphs it rises with K.
+        them; by default this is not measured. It takes about as long as the screening again. Use it for graphs
+        whose edges are drawn at random, as in block models; on neighbour graphs it rises with K.
     out : str or path-like, optional
         A folder for the fits, as `fit_many` keeps them, and beside them ``ks.parquet``, ``labels.parquet`` with a
         column K2, K3, … for each K, and ``choice.json``. The same call resumes. Without it the fits go to a

@@ -59,7 +59,7 @@ def fit_many(
     seeds : int or iterable of int, default 1
         How many seeds, counted from 0, or the seeds themselves.
     solvers, inits, rhos : value or iterable of values
-        As `fit` has them; starts are given by name.
+        As in `fit`, one or several; starts are given by name.
     runs : iterable of mapping, optional
         Further runs, each by its settings, as ``{"k": 10, "rho": 0.1}``; ``graph`` names the graph if there are
         several.

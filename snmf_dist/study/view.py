@@ -68,7 +68,7 @@ class Study:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Path or URL of the folder."""
         return self.folder.path
 
     @property
@@ -87,7 +87,7 @@ class Study:
 
     @property
     def rows(self) -> list[Row]:
-        """The table, a mapping a run."""
+        """The table: a mapping for each run."""
         return make_rows(self.spec["runs"], self.folder.events())
 
     def to_pandas(self) -> "pd.DataFrame":

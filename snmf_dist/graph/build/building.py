@@ -89,7 +89,7 @@ def build_graph(
     scale_neighbor : int, default 7
         σ_i is the distance of row i to this neighbour; the paper's value.
     metric : {"euclidean", "cosine"}, default "euclidean"
-        Cosine is Euclidean between rows of unit length.
+        Distance between points. Cosine is the Euclidean distance between rows of unit length.
     pca : int, optional
         Number of principal components to project the points on first.
     seed : int, default 0
@@ -97,24 +97,25 @@ def build_graph(
     block_rows : int, optional
         Number of rows of a block of the graph; by default a block has about two million entries.
     memory_limit : int or str, optional
-        Bytes a process may use, as ``"1GiB"``: decides how many cells the points are cut into. By default
-        half of this machine's memory, or the limit of the smallest worker.
+        Bytes that a process may use, as ``"1GiB"``: it decides how many cells the points are cut into. By
+        default half of this machine's memory, or the limit of the smallest worker.
     replication : float, default 1.6
-        Mean number of cells that a row is put in, if there are several: more is slower and more accurate.
+        Mean number of cells that a row is put in, if there are several. More are slower and more accurate.
     exact : bool, optional
-        True compares all pairs; False never does; by default up to 50,000 points are compared exactly.
+        Whether all pairs of points are compared; by default up to 50,000 points are.
     connect : bool, default False
         Join each small component (fewer than n/100 rows, and than 1000) to its nearest row outside by one edge.
     resume : bool, default True
         Continue an interrupted build; False starts over.
     reuse : bool, default False
-        Return the graph store at `out` if it was made from these points with these settings; else replace it.
+        Return the graph store at `out` if it was made from these points with these settings, and replace it
+        otherwise.
     columns : sequence of str, optional
         The columns of a Parquet or Arrow file to read; all by default. A column may hold numbers, or lists of as
         many numbers in each row.
     key : str, optional
-        Which ``obsm`` of AnnData to read, or ``"X"``; in other HDF5 the name of a dataset. Not needed if there is
-        only one.
+        Name of the ``obsm`` matrix of AnnData to read, or ``"X"``; in other HDF5 the name of a dataset. Not
+        needed if there is only one.
     ids : str, or sequence of str or int, optional
         Your own id of each row, each once: the name of a column of a Parquet or Arrow file, or the ids. They are
         stored with the graph (``graph.ids``) and carried into results (``solution.ids``). AnnData has its own.

@@ -71,14 +71,14 @@ class Filing:
             self.edges = [name for names in found for name in names]
             return
 
-        def told() -> Iterator[Edges]:
+        def reported() -> Iterator[Edges]:
             done = 0
             for edges in source.batches():
                 done += len(edges.rows)
                 yield edges
                 self.progress("read edges", done, source.n_edges)
 
-        named = ((str(i), run) for i, run in enumerate(_runs(told(), size)))
+        named = ((str(i), run) for i, run in enumerate(_runs(reported(), size)))
         self.edges = run_stream(lambda item: self.buckets.file(*item), named, threads=threads())
 
     def merge(self) -> list[Merged]:

@@ -83,8 +83,8 @@ def import_graph(
     block_rows : int, optional
         Number of rows of a block. By default a block has about two million entries.
     symmetrize : {None, "max", "mean"}, default None
-        None refuses a W that is not symmetric; "max" keeps an edge listed in either direction (right
-        for undirected edge lists that hold each edge once); "mean" averages W and its transpose.
+        How W is made symmetric. None refuses a W that is not; "max" keeps an edge listed in either direction
+        (right for undirected edge lists that hold each edge once); "mean" averages W and its transpose.
     self_loops : {"auto", "keep", "drop"}, default "auto"
         What to do with the diagonal. "auto" drops it for ``normalize="ncut"``, where a loop says nothing of which
         nodes belong together but makes a cluster of a node that has no other edge, and keeps it otherwise.
@@ -101,7 +101,7 @@ def import_graph(
         ``info()`` shows what was measured. Results come back in the order of the source either way. False
         leaves the rows as they came.
     key : str, optional
-        Which ``obsp`` of AnnData; not needed if it has one.
+        Name of the ``obsp`` matrix of AnnData; not needed if there is only one.
     columns : sequence of str, optional
         Names of the columns with source, target and weight in an edge list.
     n : int, optional

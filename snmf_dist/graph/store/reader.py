@@ -96,7 +96,7 @@ class GraphStore:
 
     @property
     def order(self) -> np.ndarray:
-        """Row of A to the user's own row number, (n,) int64; read from disk at each call."""
+        """For each row of A its row number in the input, (n,) int64; read from disk at each call."""
         with self._explaining():
             order = self._vector("order", self.n, np.int64)
             seen = np.zeros(self.n, bool)
@@ -113,7 +113,7 @@ class GraphStore:
             return self._finite(self._vector("degree", self.n, np.float64))
 
     def read_degree(self, start: int, stop: int) -> np.ndarray:
-        """Degrees of the rows `start` to `stop`; of the others no more is read than shares a chunk with them."""
+        """Degrees of the rows `start` to `stop`; only the chunks that hold them are read."""
         return self._finite(self._range("degree", [np.float64], start, stop))
 
     @property
@@ -136,7 +136,7 @@ class GraphStore:
 
     @property
     def anchor(self) -> np.ndarray | None:
-        """The row outside that each row of a small component would be joined to, −1 in others; None if unknown."""
+        """For each row of a small component the row it would be joined to, −1 for other rows; None if unknown."""
         return self._rows_of("anchor")
 
     def read_component(self, start: int, stop: int) -> np.ndarray:
@@ -144,7 +144,7 @@ class GraphStore:
         return self._range("component", [np.int32, np.int64], start, stop)[:, None]
 
     def read_weights(self, start: int, stop: int) -> np.ndarray:
-        """What turns rows of A back into rows of W = rAr, (rows, 2) float64: r, and the degree in W."""
+        """For the rows `start` to `stop` the factor r, with W = rAr, and the degree in W, (rows, 2) float64."""
         degree = self.read_degree(start, stop)
         root = np.sqrt(degree + self.tau) if self.normalize == "ncut" else np.ones_like(degree)
         return np.stack([root, degree], axis=1)

@@ -334,7 +334,7 @@ def test_a_worker_killed_in_any_stage_changes_nothing(tmp_path, small_parts, sta
 
     expected = in_cells(X, tmp_path / "whole.zarr", block_rows=60)
     with Client(victims) as client:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=120)
         graph = in_cells(X, tmp_path / "g.zarr", block_rows=60, progress=kill)
     assert killed
     assert graph.fingerprint == expected.fingerprint
