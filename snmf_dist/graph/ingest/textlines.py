@@ -129,6 +129,17 @@ def choose_columns(names: Sequence[str], columns: Sequence[str] | None, path: st
     return tuple(names)
 
 
+def named_ends(names: Sequence[str]) -> tuple[str, str] | None:
+    """The two columns that are source and target by their names alone, if there are such."""
+    found = {name.lower(): name for name in names}
+    neo4j = _neo4j(names)
+    if neo4j:
+        return neo4j[0], neo4j[1]
+    if all(name in found for name in EDGE_COLUMNS[:2]):
+        return found[EDGE_COLUMNS[0]], found[EDGE_COLUMNS[1]]
+    return (names[0], names[1]) if tuple(found)[:2] in HEADERS else None
+
+
 def _neo4j(names: Sequence[str]) -> tuple[str, ...] | None:
     """Columns of a header as ``neo4j-admin import`` has it: ``:START_ID``, ``:END_ID`` and ``weight:float``."""
     ends = [[name for name in names if mark in name.upper()] for mark in (":START_ID", ":END_ID")]
