@@ -120,6 +120,12 @@ class TableFile:
         """The dtype the columns are read as."""
         return self._facts[2]
 
+    @property
+    def names(self) -> list[str]:
+        """A name for each number of a row."""
+        widths = self._facts[1]
+        return [name if d == 1 else f"{name} {j}" for name, d in widths.items() for j in range(d)]
+
     def batches(self) -> Iterator[np.ndarray]:
         """Yield the rows in batches, (rows, d)."""
         widths = self._facts[1]
