@@ -81,6 +81,11 @@ def detect_format(start: bytes, path: str, columns: Sequence[str] | None = None)
     body = rows[header:]
     use = [i for i, name in enumerate(cells) if columns and name in list(columns)[:2]] or [0, 1]
     text = any(not _is_number(row[i]) or _is_code(row[i]) for row in body for i in use if i < len(row))
+    if columns is None and any(len(row) > 2 and row[2].startswith("{") for row in body):
+        raise InputError(
+            f"{path}: has attributes behind each edge, as networkx.write_edgelist writes them; write it with "
+            "networkx.write_weighted_edgelist, or give import_graph the graph itself"
+        )
     mac = "\r" in words and "\n" not in words
     comments = not text and not mac
     if (
