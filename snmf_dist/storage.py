@@ -77,7 +77,10 @@ def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r
     except zarr.errors.GroupNotFoundError:
         if is_url(path):
             raise StoreNotFound(f"{path}: no Zarr group found; check the URL") from None
-        raise NotOurStore(f"{path}: not a Zarr group, expected a store of snmf_dist") from None
+        raise NotOurStore(
+            f"{path}: not a Zarr group, expected a store of snmf_dist; if it holds edges, or a graph of another "
+            "kind, make a store with snmf_dist.import_graph (snmf-dist import)"
+        ) from None
     except FileNotFoundError:
         raise StoreNotFound(f"{path}: no such file or directory; check the path") from None
     except Exception as error:

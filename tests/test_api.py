@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import dask
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from numpy.testing import assert_array_equal
@@ -198,6 +199,41 @@ def test_a_saved_similarity_matrix_is_not_taken_for_points(tmp_path):
     with pytest.raises(errors.InputError, match=r"similarities, or points\?.*import_graph\(.*build_graph\("):
         snmf_dist.fit(path, 3)
     assert os.listdir(tmp_path) == ["similarity.npz"]
+
+
+@pytest.mark.parametrize("names", [("Source", "target", "weight"), ("src", "dst"), (":START_ID", ":END_ID")])
+@pytest.mark.parametrize("kind", [int, str, "category"])
+def test_a_table_of_edges_is_not_taken_for_points(tmp_path, names, kind):
+    rows, columns = planted_graph()[0].nonzero()
+    table = pd.DataFrame({names[0]: rows, names[1]: columns}).astype(kind if kind is int else str).astype(kind)
+    if len(names) == 3:
+        table[names[2]] = 1.0
+    for name, write in (("e.parquet", table.to_parquet), ("e.arrow", table.to_feather)):
+        write(tmp_path / name)
+        with pytest.raises(errors.InputError, match=rf"'{names[1]}'\] look like the ends of edges.*import_graph"):
+            snmf_dist.fit(tmp_path / name, 3)
+        assert sorted(os.listdir(tmp_path)) == [name]
+        os.remove(tmp_path / name)
+
+
+def test_points_whose_columns_have_such_names_are_points(tmp_path):
+    X, _ = blobs()
+    pd.DataFrame(X[:, :2], columns=["u", "v"]).to_parquet(tmp_path / "x.parquet")  # no whole numbers
+    assert snmf_dist.build_graph(tmp_path / "x.parquet", tmp_path / "x.zarr").n == len(X)
+    pixels = pd.DataFrame(np.round(100 * X[:, :2]).astype(int), columns=["source", "target"])
+    pixels.to_parquet(tmp_path / "p.parquet")
+    given = {"columns": ["source", "target"]}
+    assert len(snmf_dist.fit(tmp_path / "p.parquet", 2, graph_settings=given).labels) == len(X)
+    pixels.assign(name="a").to_parquet(tmp_path / "t.parquet")
+    given["columns"] = ["source", "name"]
+    with pytest.raises(errors.InputError, match=r"columns \['name'\] hold no numbers"):
+        snmf_dist.fit(tmp_path / "t.parquet", 2, graph_settings=given)
+
+
+def test_a_graph_in_another_format_is_sent_to_import(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target\n0,1\n1,0\n")
+    with pytest.raises(errors.NotOurStore, match=r"e\.csv: not a Zarr group.*import_graph \(snmf-dist import\)"):
+        snmf_dist.fit(tmp_path / "e.csv", 1)
 
 
 def test_sparse_points_are_clustered(tmp_path):

@@ -126,6 +126,7 @@ def test_check_finds_a_torn_block(run, store):
         (("import", "edges.csv", "g.zarr"), "already exists"),
         (("graph", "none.npy", "x.zarr"), "no such file or directory"),
         (("graph", "edges.csv", "x.zarr"), "not a Zarr array"),
+        (("fit", "edges.csv", "-k", 3, "--out", "r.zarr"), "snmf_dist.import_graph (snmf-dist import)"),
         (("info", "edges.csv"), "not a Zarr group"),
         (("check", "none.zarr"), "no such file or directory"),
         (("demo", "--points", 10), "too few"),

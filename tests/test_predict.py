@@ -3,13 +3,16 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from scipy.optimize import nnls
 
 import snmf_dist
 from snmf_dist import errors
+from snmf_dist.cli import main
 from snmf_dist.result.foldin import fold_in
 from tests.helpers import data_file, planted_graph
 
@@ -115,9 +118,67 @@ def test_new_nodes_of_a_graph_by_their_edges(graph):
     assert found.labels[3] == -1
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
+@pytest.mark.parametrize("text", [True, False])
+def test_new_nodes_speak_in_ids(tmp_path, kind, text):
+    W, _ = planted_graph()
+    known = [f"näme {i}" if text else 7 * i - 9 for i in range(90)]
+    solution = snmf_dist.fit(snmf_dist.import_graph(W, tmp_path / "g.zarr", ids=known), 3, out=tmp_path / "r.zarr")
+    copied = {"eva ✓": 0, "": 45, "fay": 89} if kind != "csv" else {"eva ✓": 0, "gus": 45, "fay": 89}
+    edges = [(name, known[j], W[i, j]) for name, i in copied.items() for j in W[[i]].indices]
+    table = pd.DataFrame(edges, columns=["source", "target", "weight"]).sample(frac=1, random_state=0)
+    if kind != "pandas":
+        getattr(table, f"to_{kind}")(tmp_path / f"new.{kind}", index=False)
+    new = solution.new_nodes(table if kind == "pandas" else tmp_path / f"new.{kind}")
+    assert new.names.tolist() == list(dict.fromkeys(table["source"]))
+    rows = [copied[name] for name in new.names]
+    assert_array_equal(new.edges.toarray(), W[rows].toarray())
+    assert_array_equal(solution.predict(new.edges), solution.labels[rows])
+    if kind == "csv":
+        done = CliRunner().invoke(
+            main,
+            ["predict", str(tmp_path / "r.zarr"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")],
+        )
+        assert done.exit_code == 0, done.output
+        written = pd.read_csv(tmp_path / "p.csv")
+        assert dict(zip(written["id"], written["label"], strict=True)) == {
+            name: solution.labels[i] for name, i in copied.items()
+        }
+
+
+def test_edges_of_new_nodes_that_end_elsewhere_are_refused(graph, tmp_path):
+    solution = snmf_dist.fit(graph, 3)
+    (tmp_path / "new.csv").write_text("source,target\n1000,0\n1001,90\n1001,-1\n")
+    with pytest.raises(errors.InputError, match=r"90 is not among the ids of the graph.*and 2 end elsewhere"):
+        solution.new_nodes(tmp_path / "new.csv")
+    (tmp_path / "new.csv").write_text("source,target\neva,1\neva,90\n")
+    assert solution.new_nodes(tmp_path / "new.csv", first_id=1).edges.indices.tolist() == [0, 89]
+    (tmp_path / "new.csv").write_text("source,target\neva,ann\n")
+    with pytest.raises(errors.InputError, match=r"the ids of the graph are whole numbers, but.*'ann'"):
+        solution.new_nodes(tmp_path / "new.csv")
+    with pytest.raises(errors.InputError, match="the edges are a list; expected the path"):
+        solution.new_nodes([(1, 2)])
+    with pytest.raises(errors.InputError, match="is no edge list by its name"):
+        solution.new_nodes(tmp_path / "new.npy")
+
+
+def test_new_points_keep_their_ids_on_the_command_line(tmp_path):
+    X, _ = blobs(120)
+    table = pd.DataFrame(X, columns=["x", "y", "z"]).assign(name=[f"p{i}" for i in range(120)])
+    table.to_parquet(tmp_path / "x.parquet")
+    solution = snmf_dist.fit(tmp_path / "x.parquet", 3, graph_settings={"ids": "name"}, out=tmp_path / "r.zarr")
+    table.assign(name=[f"new {i}" for i in range(120)])[:5].to_parquet(tmp_path / "new.parquet")
+    given = [str(tmp_path / name) for name in ("r.zarr", "new.parquet", "p.parquet")]
+    done = CliRunner().invoke(main, ["predict", *given[:2], "--ids", "name", "--out", given[2]])
+    assert done.exit_code == 0, done.output
+    written = pd.read_parquet(given[2])
+    assert list(written["id"]) == [f"new {i}" for i in range(5)]
+    assert_array_equal(written["label"], solution.labels[:5])
+
+
 def test_a_graph_without_scales_says_so(graph):
     solution = snmf_dist.fit(graph, 3)
-    with pytest.raises(errors.InputError, match="keeps no scales of its points"):
+    with pytest.raises(errors.InputError, match=r"keeps no scales of its points.*solution\.new_nodes"):
         solution.predict(np.zeros((3, 4)))
 
 

@@ -11,8 +11,10 @@ import snmf_dist
 from snmf_dist import storage
 from snmf_dist.cli.output import new_console, print_facts
 from snmf_dist.errors import InputError
+from snmf_dist.graph.build.rowids import open_row_ids
 from snmf_dist.result.export import check_new_file, write_whole
-from snmf_dist.result.placing import place
+from snmf_dist.result.newnodes import is_edge_source
+from snmf_dist.result.placing import graph_of, place
 from snmf_dist.result.tables import SUFFIXES, TableWriter, table_of
 
 
@@ -21,33 +23,59 @@ from snmf_dist.result.tables import SUFFIXES, TableWriter, table_of
 @click.argument("new")
 @click.option("--out", required=True, help="Where to write the labels: .csv or .parquet.")
 @click.option("--points", help="The points that the graph was built from, if they were moved.")
+@click.option("--ids", metavar="COLUMN", help="Column of NEW, Parquet or Arrow, with ids of the new points.")
+@click.option("--columns", help="Columns of an edge list NEW: new node, known node, weight, with commas between.")
+@click.option("--first-id", type=int, default=0, show_default=True, help="Id of the first node, as for import.")
 @click.option("--block-rows", type=click.IntRange(1), help="New points in memory at a time.")
 @click.option("--overwrite", is_flag=True, help="Replace the file at --out.")
-def predict_(result: str, new: str, out: str, points: str | None, block_rows: int | None, overwrite: bool) -> None:
+def predict_(
+    result: str,
+    new: str,
+    out: str,
+    points: str | None,
+    ids: str | None,
+    columns: str | None,
+    first_id: int,
+    block_rows: int | None,
+    overwrite: bool,
+) -> None:
     """Label the new points NEW by the clusters of RESULT, a block at a time.
 
-    A line for each point: its number, label, strength, second label, whether it is far from all known points
-    (novel), and its memberships.
+    A line for each point: its id or number, label, strength, second label, whether it is far from all known points
+    (novel), and its memberships. If the graph was imported, NEW is an edge list from new nodes to known ones, and
+    there is a line for each new node.
 
     \b
-    Example: snmf-dist predict result.zarr tomorrow.npy --out labels.csv
+    Examples: snmf-dist predict result.zarr tomorrow.npy --out labels.csv
+              snmf-dist predict result.zarr new-edges.csv --out labels.csv
     """
     target = storage.normal_path(out)
     check_new_file(target, SUFFIXES, overwrite=overwrite)
     solution = snmf_dist.open_solution(result)
-    found = place(solution.membership, solution.provenance, new, points=points, block_rows=block_rows)
+    graph = graph_of(solution.provenance)
+    names: Any = None
+    rows: Any = new
+    if "search" not in graph.block and is_edge_source(storage.normal_path(new)):
+        given = columns.split(",") if columns else None
+        names, rows = solution.new_nodes(new, columns=given, first_id=first_id)
+    else:
+        names, _ = open_row_ids(new, ids, None, None)
+    more: Any = {"points": points, "graph": graph, "block_rows": block_rows}
+    found = place(solution.membership, solution.provenance, rows, **more)
     counts = np.zeros(3, dtype=int)
-    write_whole(target, partial(_write, found=found, counts=counts))
-    rows, novel, none = counts.tolist()
-    print_facts(new_console(), {"new points": rows, "novel": novel, "in no cluster": none, "labels": out})
+    write_whole(target, partial(_write, found=found, names=names, counts=counts))
+    told, novel, none = counts.tolist()
+    what = "new points" if rows is new else "new nodes"
+    print_facts(new_console(), {what: told, "novel": novel, "in no cluster": none, "labels": out})
 
 
-def _write(path: str, found: Any, counts: np.ndarray) -> None:
+def _write(path: str, found: Any, names: Any, counts: np.ndarray) -> None:
     with TableWriter(path) as file:
         for block in found:
-            ids = np.arange(counts[0], counts[0] + len(block.labels))
+            start, stop = int(counts[0]), int(counts[0]) + len(block.labels)
+            ids = np.arange(start, stop) if names is None else names[start:stop]
             file.write(table_of(ids, block.labels, block.membership, novel=block.novel))
-            counts += (len(ids), int(block.novel.sum()), int((block.labels < 0).sum()))
+            counts += (stop - start, int(block.novel.sum()), int((block.labels < 0).sum()))
 
 
 @click.command("export")

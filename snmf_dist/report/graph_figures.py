@@ -1,5 +1,7 @@
 """Figures of the graph: A in cluster order, weights between clusters, degrees, and rows on a plane."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from snmf_dist.report.aggregates import WIDE, EdgeSums
@@ -8,6 +10,7 @@ from snmf_dist.report.words import count, share
 from snmf_dist.result.records import Sample
 
 NUMBERED = 24  # clusters whose numbers are written along an axis
+BADGE = (0.028, 0.045)  # of the width and height of the map that the number of a cluster takes
 WRITTEN = 12  # clusters between which shares are written out
 SHADE = (0.0, 0.45, 0.70)
 SHADE_STEPS = 16  # steps of it: fewer bytes
@@ -19,6 +22,15 @@ def _shaded(values: np.ndarray) -> np.ndarray:
     pixels[..., :3] = SHADE
     pixels[..., 3] = np.round(values * SHADE_STEPS) / SHADE_STEPS
     return pixels
+
+
+def _apart(clusters: Sequence[int], places: np.ndarray, room: np.ndarray) -> list[int]:
+    """Clusters whose numbers, (K, axes), do not cover that of one before: those apart by `room` along an axis."""
+    kept: list[int] = []
+    for k in clusters:
+        if all((np.abs(places[k] - places[other]) >= room).any() for other in kept):
+            kept.append(k)
+    return kept
 
 
 def draw_density(edges: EdgeSums) -> str:
@@ -33,6 +45,8 @@ def draw_density(edges: EdgeSums) -> str:
     starts = np.concatenate([[0], edges.edges[:-1]])
     middle = (starts + edges.edges) / 2
     wide = [k for k in range(K) if edges.edges[k] - starts[k] > R / 40]
+    wide.sort(key=lambda k: starts[k] - edges.edges[k])
+    wide = sorted(_apart(wide, middle[:, None], np.array([R / 26])))
     for end in edges.edges[:-1] if K <= 60 else []:
         panel.axhline(end, color=MUTED, linewidth=0.4)
         panel.axvline(end, color=MUTED, linewidth=0.4)
@@ -93,6 +107,8 @@ def draw_degrees(edges: EdgeSums) -> str:
     wide = edges.degree_bounds[-1] > WIDE * edges.degree_bounds[0]
     panel.set(xscale="log" if wide else "linear", xlabel="degree (sum of weights)", ylabel="% of rows")
     if wide:
+        few = edges.degree_bounds[-1] < 200 * edges.degree_bounds[0]
+        panel.xaxis.get_major_locator().set_params(subs=(1, 2, 5) if few else (1,))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("")
     panel.grid(axis="y")
@@ -119,17 +135,20 @@ def draw_map(sample: Sample, labels: np.ndarray, K: int, axes: str) -> str:
     area = float(np.clip(30_000 / max(len(x), 1), 2, 16))
     none = labels < 0
     panel.scatter(x[none], y[none], s=area, color="#888888", linewidths=0, rasterized=True)
-    used = np.unique(labels[~none])
     mixed = np.random.default_rng(0).permutation(np.flatnonzero(~none))  # no cluster hides the others
     for marker_number, marker in enumerate(MARKERS):
         here = mixed[(labels[mixed] // len(COLORS)) % len(MARKERS) == marker_number]
         shades = np.array(COLORS)[labels[here] % len(COLORS)]
         panel.scatter(x[here], y[here], s=area, c=shades, marker=marker, linewidths=0, alpha=0.75, rasterized=True)
-    for k in used if K <= 60 else []:
+    used, rows = np.unique(labels[~none], return_counts=True)
+    middle = np.zeros((K, 2))
+    for k in used:
         mine = sample.places[labels == k]  # a row in their midst: the middle of a ring is none of it
-        place = mine[np.square(mine - np.median(mine, axis=0)).sum(axis=1).argmin()]
+        middle[k] = mine[np.square(mine - np.median(mine, axis=0)).sum(axis=1).argmin()]
+    largest = used[np.argsort(-rows, kind="stable")].tolist() if K <= 60 else []
+    for k in _apart(largest, middle, np.ptp(sample.places, axis=0) * BADGE):
         badge = {"boxstyle": "round,pad=0.25", "facecolor": "#ffffff", "edgecolor": color_of(k), "linewidth": 1.2}
-        panel.text(*place, str(k), ha="center", va="center", fontsize=8, color="#111111", bbox=badge)
+        panel.text(*middle[k], str(k), ha="center", va="center", fontsize=8, color="#111111", bbox=badge)
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set(visible=True, color=LINE)
     if axes.startswith("the coordinates"):

@@ -15,8 +15,8 @@ class Html(str):
 
 
 def text_of(value: Any) -> str:
-    """HTML as it is, and all else escaped."""
-    return value if isinstance(value, Html) else escape(str(value))
+    """HTML as it is, and all else escaped; no line ends between a number and its per cent sign."""
+    return value if isinstance(value, Html) else escape(str(value)).replace(" %", "\u00a0%")
 
 
 def paragraph(value: Any, kind: str = "") -> Html:

@@ -40,7 +40,7 @@ def audit_section(graph: GraphStore | None, edges: EdgeSums | None, missing: str
         found["Metric"] = made["metric"]
     for name, label in {
         "zero_scale_rows": "Rows among copies of themselves",
-        "joined": "EdgeSums that join components",
+        "joined": "Edges that join components",
     }.items():
         if made.get(name):
             found[label] = count(made[name])

@@ -1,17 +1,20 @@
 """A clustered graph as GEXF or GraphML, written as it is read: nodes, then the edges, one row block at a time."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from snmf_dist.errors import InputError
 from snmf_dist.graph.store import GraphStore, edges_above
 from snmf_dist.result.foldin import second_labels, strengths
 from snmf_dist.result.tables import blocks, row_ids
 
 NODE_FIELDS = {"label": "int", "strength": "double", "second": "int"}
 GEXF_TYPES = {"int": "integer"}
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # section 2.2 of XML 1.0
 
 
 def write_network(path: str, solution: Any, graph: GraphStore) -> None:
@@ -29,6 +32,10 @@ def _nodes(solution: Any) -> Iterator[tuple[int, str, tuple[Any, ...]]]:
             solution.labels[start:stop].tolist(), strengths(L).tolist(), second_labels(L).tolist(), strict=True
         )
         for i, (name, value) in enumerate(zip(row_ids(solution, start, stop), values, strict=True), start):
+            if NOT_XML.search(str(name)):
+                raise InputError(
+                    f"the id of row {i}, {name!r}, has a character that XML cannot hold; export .csv or .parquet"
+                )
             yield i, quoteattr(str(name)), value
 
 

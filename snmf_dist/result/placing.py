@@ -57,7 +57,7 @@ def place(
     facts : mapping
         The provenance of the solution, which names its graph.
     """
-    store = _graph_of(facts, options) if graph is None else graph
+    store = graph_of(facts, options) if graph is None else graph
     edges = sparse.issparse(new) and new.shape[1] == store.n and "search" not in store.block
     near = (
         _edge_blocks(new, block_rows or EDGE_ROWS)
@@ -72,7 +72,8 @@ def place(
         yield _placed(membership, gram, block, degree, store)
 
 
-def _graph_of(facts: Any, options: storage.Options) -> GraphStore:
+def graph_of(facts: Any, options: storage.Options = None) -> GraphStore:
+    """The graph that a result was found on."""
     store = open_graph(facts["graph"], storage_options=options)
     if store.fingerprint != facts["fingerprint"]:
         raise StoreCorrupt(

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from snmf_dist.result import placing
 from snmf_dist.result.compare import Comparison, compare
 from snmf_dist.result.export import export
 from snmf_dist.result.files import ResultParts, read_result, write_result
+from snmf_dist.result.newnodes import NewNodes, read_new_nodes
 from snmf_dist.result.records import IterationRecord, Sample, Status
 from snmf_dist.solve.kernels import row_labels
 
@@ -186,7 +187,7 @@ class Solution:
         ----------
         new : path, array or CSR matrix
             New points, (m, d), if the graph was built from points. For an imported graph a sparse (m, n) matrix:
-            the weights of the edges of m new nodes to the n rows of the input.
+            the weights of the edges of m new nodes to the n rows of the input; `new_nodes` makes it from edges.
         points : path, array or CSR matrix, optional
             The points that the graph was built from, if they are not where they were then. Others are refused.
         graph : GraphStore, optional
@@ -208,6 +209,47 @@ class Solution:
         """
         found = placing.place(self.membership, self.provenance, new, options=storage_options, **settings)
         return placing.gather(found)
+
+    def new_nodes(
+        self,
+        edges: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        first_id: int = 0,
+        storage_options: storage.Options = None,
+    ) -> NewNodes:
+        """Read edges from new nodes to the nodes of an imported graph, as `place` and `predict` take them.
+
+        Parameters
+        ----------
+        edges : path or table
+            An edge list as `import_graph` reads it, or a table of pandas, polars or pyarrow: the new node, the
+            known one by the id that it has in the graph and, if there is a third column, the weight.
+        columns : sequence of str, optional
+            Names of these columns.
+        first_id : int, default 0
+            Id of the first row, if the graph has no ids: as it was given to `import_graph`.
+        storage_options : mapping, optional
+            Passed to fsspec for URLs.
+
+        Returns
+        -------
+        NewNodes
+            ``names``, (m,), and ``edges``, sparse (m, n), which is held in memory.
+
+        Examples
+        --------
+        >>> import pyarrow, scipy.sparse, snmf_dist, tempfile
+        >>> pairs = scipy.sparse.block_diag([[[0, 1], [1, 0]], [[0, 2], [2, 0]]])
+        >>> names = ["ann", "bob", "cem", "dan"]
+        >>> graph = snmf_dist.import_graph(pairs, tempfile.mkdtemp() + "/pairs.zarr", ids=names)
+        >>> solution = snmf_dist.fit(graph, 2)
+        >>> new = solution.new_nodes(pyarrow.table({"new": ["eva", "fay"], "known": ["ann", "dan"]}))
+        >>> new.names, solution.predict(new.edges) == solution.labels[[0, 3]]
+        (array(['eva', 'fay'], dtype=object), array([ True,  True]))
+        """
+        given: Any = {"columns": columns, "first_id": first_id, "options": storage_options}
+        return read_new_nodes(edges, self.ids, len(self.labels), **given)
 
     def compare(self, other: "Solution") -> Comparison:
         """Compare with another clustering of the same rows: contingency table, ARI, NMI, and rows that moved."""

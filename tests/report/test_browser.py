@@ -16,6 +16,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwr
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
+PATIENCE = 300_000  # milliseconds that a busy machine may take
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def browser():
     if found is None:
         pytest.skip("no chromium or google-chrome is installed")
     with sync_api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=found, args=FLAGS)
+        opened = driver.chromium.launch(executable_path=found, args=FLAGS, timeout=PATIENCE)
         yield opened
         opened.close()
 
@@ -41,6 +42,7 @@ def look(browser, path, *, width=1200, scheme="light", script=None):
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=script is not None
     )
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     asked, said = [], []
     page.on("request", lambda request: asked.append(request.url))
@@ -111,6 +113,7 @@ def test_the_report_of_reuters_with_its_terms(browser, tmp_path):
 
 
 @pytest.mark.study
+@pytest.mark.timeout(3000)
 def test_the_report_of_mnist_with_mean_images(browser, tmp_path):
     with np.load(data_file("mnist70k.npz")) as file:
         X = file["X"].astype(np.float32)

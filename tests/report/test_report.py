@@ -2,19 +2,22 @@
 
 import re
 import sys
+import warnings
 from html import escape
 from html.parser import HTMLParser
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
+from pyarrow import parquet
 from scipy import sparse
 
 import snmf_dist
 from snmf_dist import errors
 from snmf_dist.cli import main
-from snmf_dist.report import aggregates, features
+from snmf_dist.report import aggregates, features, graph_figures
 from snmf_dist.report.html import LIMIT
 from snmf_dist.result import tables
 from tests.helpers import planted_graph
@@ -170,6 +173,34 @@ def test_features_that_stand_out_are_those_of_the_cluster():
         features.read_profile(X, labels, 2, names=["a", "b"])
     with pytest.raises(errors.InputError, match="features has 90 rows; expected 89"):
         features.read_profile(X, labels[1:], 2)
+
+
+def test_features_of_a_table_go_by_the_names_of_its_columns(solution, tmp_path):
+    numbers = {name: np.random.default_rng(0).random(90) for name in ("height", "width")}
+    vectors = pa.FixedSizeListArray.from_arrays(np.random.default_rng(1).random(180), 2)
+    parquet.write_table(pa.table({**numbers, "vector": vectors}), tmp_path / "f.parquet")
+    names = {"height", "width", "vector 0", "vector 1"}
+    profile = features.read_profile(str(tmp_path / "f.parquet"), solution.labels, 3)
+    assert set().union(*profile.top) <= names
+    run("report", tmp_path / "r.zarr", "--out", tmp_path / "page.html", "--features", tmp_path / "f.parquet")
+    assert any(cell in " ".join(read(tmp_path / "page.html")[1].cells) for cell in names)
+
+
+def test_edges_that_join_small_components_are_counted(tmp_path):
+    random = np.random.default_rng(0)
+    X = random.standard_normal((400, 2)) + np.repeat([[0, 0], [60, 0], [0, 60]], [240, 157, 3], axis=0)
+    graph = snmf_dist.build_graph(X, tmp_path / "g.zarr", connect=True, neighbors=2)
+    assert graph.block["made"]["joined"] > 0
+    with warnings.catch_warnings(action="ignore"):
+        solution = snmf_dist.fit(graph, 2)
+    solution.report(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<dt>Edges that join components</dt><dd>{graph.block['made']['joined']}</dd>" in text
+
+
+def test_numbers_that_would_cover_each_other_are_left_out():
+    places = np.array([[0.0, 0.0], [0.01, 0.3], [0.01, 0.31], [0.5, 0.3]])
+    assert graph_figures._apart([3, 2, 1, 0], places, np.array([0.03, 0.05])) == [3, 2, 0]
 
 
 def test_the_map_takes_points_eigenvectors_or_memberships(solution, graph, tmp_path):

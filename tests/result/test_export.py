@@ -3,19 +3,23 @@
 import csv
 import dataclasses
 import tracemalloc
+from xml.etree import ElementTree
 
 import dask.array
 import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from pyarrow import parquet
 
 import snmf_dist
 from snmf_dist import errors
 from snmf_dist.cli import main
-from snmf_dist.result import tables
+from snmf_dist.ids import make_ids
+from snmf_dist.result import networks, tables
 from tests.helpers import planted_graph
 
 
@@ -117,6 +121,69 @@ def test_cells_in_another_order_are_refused(tmp_path):
     adata.obs_names = [f"other {i}" for i in range(90)]
     adata.write_zarr(tmp_path / "other.zarr")
     solution.export(tmp_path / "other.zarr")
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory):
+    """A solution of six nodes."""
+    folder = tmp_path_factory.mktemp("six")
+    W = np.kron(np.eye(2), np.ones((3, 3))) - np.eye(6)
+    return snmf_dist.fit(snmf_dist.import_graph(W, folder / "g.zarr"), 2), folder
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), min_size=6, max_size=6, unique=True)
+)
+@example(["", " ", "a,b", 'say "hi"', "o'neil \"&<>", "ü\n\r\t✓"])
+@example(["\x00", "a", "b", "c", "d", "e"])
+def test_ids_come_back_exactly_from_every_file(six, names):
+    solution, folder = six
+    solution = dataclasses.replace(solution, ids=make_ids(names))
+    solution.export(folder / "l.csv", overwrite=True)
+    with open(folder / "l.csv", encoding="utf-8", newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == names
+    solution.export(folder / "l.parquet", overwrite=True)
+    assert parquet.read_table(folder / "l.parquet")["id"].to_pylist() == names
+    for kind, key in (("graphml", "name"), ("gexf", "label")):
+        if networks.NOT_XML.search("".join(names)):
+            with pytest.raises(errors.InputError, match="has a character that XML cannot hold"):
+                solution.export(folder / f"g.{kind}", overwrite=True)
+            continue
+        solution.export(folder / f"g.{kind}", overwrite=True)
+        nodes = ElementTree.parse(folder / f"g.{kind}").getroot().iter()
+        if kind == "gexf":
+            found = [node.get(key) for node in nodes if node.tag.endswith("}node")]
+        else:
+            found = [node.text or "" for node in nodes if node.tag.endswith("}data") and node.get("key") == "id"]
+        assert found == names
+
+
+@pytest.mark.filterwarnings("ignore")  # of the readers of AnnData
+def test_ids_are_in_every_output(tmp_path):
+    anndata, networkx = pytest.importorskip("anndata"), pytest.importorskip("networkx")
+    igraph = pytest.importorskip("igraph")
+    names = [f"näme {i} ✓ & <b>" for i in np.random.default_rng(0).permutation(90)]
+    graph = snmf_dist.import_graph(planted_graph()[0], tmp_path / "g.zarr", ids=names)
+    solution = snmf_dist.fit(graph, 3, out=tmp_path / "r.zarr")
+    for suffix in ("csv", "parquet", "gexf", "graphml", "zarr"):
+        run("export", tmp_path / "r.zarr", "--to", tmp_path / f"x.{suffix}")
+    assert csv_column(tmp_path / "x.csv", "id") == names
+    assert parquet.read_table(tmp_path / "x.parquet")["id"].to_pylist() == names
+    gexf, graphml = networkx.read_gexf(tmp_path / "x.gexf"), networkx.read_graphml(tmp_path / "x.graphml")
+    assert [data["label"] for _, data in gexf.nodes(data=True)] == names
+    assert [data["name"] for _, data in graphml.nodes(data=True)] == names
+    assert igraph.Graph.Read_GraphML(str(tmp_path / "x.graphml")).vs["name"] == names
+    found = anndata.read_zarr(tmp_path / "x.zarr")
+    assert list(found.obs_names) == names
+    assert_array_equal(found.obs["snmf"].cat.codes, solution.labels)
+    again = snmf_dist.import_graph(tmp_path / "x.graphml", tmp_path / "again.zarr")
+    assert list(again.ids) == names
+
+
+def csv_column(path, name):
+    with open(path, encoding="utf-8", newline="") as file:
+        return [row[name] for row in csv.DictReader(file)]
 
 
 @pytest.fixture(scope="module")

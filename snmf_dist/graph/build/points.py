@@ -234,7 +234,8 @@ def _zarr_array(path: str, options: storage.Options) -> Any:
         array = zarr.open_array(path, mode="r", storage_options=storage.plain(options))
     except Exception as error:  # FileNotFoundError, ValueError, and whatever a torn zarr.json makes zarr raise
         raise InputError(
-            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, {POINT_FILES}"
+            f"{path}: not a Zarr array ({type(error).__name__}); expected a 2-D Zarr array, {POINT_FILES}; "
+            "edges are read by import_graph (snmf-dist import)"
         ) from None
     return refuse_code(array, path)
 

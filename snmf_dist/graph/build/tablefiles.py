@@ -10,8 +10,9 @@ import fsspec
 import numpy as np
 
 from snmf_dist import storage
-from snmf_dist.arrowfiles import ARROW, arrow_batches, open_arrow
+from snmf_dist.arrowfiles import ARROW, arrow_batches, is_text, open_arrow
 from snmf_dist.errors import InputError
+from snmf_dist.graph.ingest.textlines import named_ends
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLES = PARQUET_SUFFIXES + ARROW
@@ -84,11 +85,29 @@ class TableFile:
             missing = [name for name in self.columns or () if name not in schema.names]
             if missing:
                 raise InputError(f"{self.path}: has no column {missing}; it has {schema.names}")
+            if self.columns is None:
+                self._refuse_edges(schema)
             names = self.columns or tuple(schema.names)
             first = next(table.batches(names), None)
             widths = {name: _width(schema.field(name).type, first, name) for name in names}
-            kinds = [_element(schema.field(name).type).to_pandas_dtype() for name in names]
+            kinds = [np.dtype(_element(schema.field(name).type).to_pandas_dtype()) for name in names]
+            others = [name for name, kind in zip(names, kinds, strict=True) if kind.kind not in "biuf"]
+            if others:
+                raise InputError(
+                    f"{self.path}: columns {others} hold no numbers; name those that do: columns= of build_graph "
+                    "(snmf-dist graph --columns), and one of ids: ids= (--ids)"
+                )
             return table.count(), widths, np.result_type(*kinds) if kinds else np.dtype(float)
+
+    def _refuse_edges(self, schema: Any) -> None:
+        """An edge list has columns of numbers too, and would be taken for points of two numbers."""
+        ends = named_ends(schema.names)
+        if ends is not None and all(_may_be_ids(schema.field(name).type) for name in ends):
+            raise InputError(
+                f"{self.path}: columns {list(ends)} look like the ends of edges, not like points; write a graph "
+                f"store with import_graph({self.path!r}, out) (snmf-dist import) and fit that; if each row is a "
+                "point, name its columns: columns= of build_graph (snmf-dist graph --columns)"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,6 +119,12 @@ class TableFile:
     def dtype(self) -> np.dtype:
         """The dtype the columns are read as."""
         return self._facts[2]
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each number of a row."""
+        widths = self._facts[1]
+        return [name if d == 1 else f"{name} {j}" for name, d in widths.items() for j in range(d)]
 
     def batches(self) -> Iterator[np.ndarray]:
         """Yield the rows in batches, (rows, d)."""
@@ -124,6 +149,13 @@ class TableFile:
                 f"{row} of a batch); expected {width} numbers in each row"
             )
         return np.asarray(inner.to_numpy(zero_copy_only=False)).reshape(-1, width)
+
+
+def _may_be_ids(kind: Any) -> bool:
+    """Whether a column may hold ids of nodes: whole numbers or text."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind)) or is_text(kind)
 
 
 def _is_list(kind: Any) -> bool:

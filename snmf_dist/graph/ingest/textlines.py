@@ -81,6 +81,11 @@ def detect_format(start: bytes, path: str, columns: Sequence[str] | None = None)
     body = rows[header:]
     use = [i for i, name in enumerate(cells) if columns and name in list(columns)[:2]] or [0, 1]
     text = any(not _is_number(row[i]) or _is_code(row[i]) for row in body for i in use if i < len(row))
+    if columns is None and any(len(row) > 2 and row[2].startswith("{") for row in body):
+        raise InputError(
+            f"{path}: has attributes behind each edge, as networkx.write_edgelist writes them; write it with "
+            "networkx.write_weighted_edgelist, or give import_graph the graph itself"
+        )
     mac = "\r" in words and "\n" not in words
     comments = not text and not mac
     if (
@@ -127,6 +132,17 @@ def choose_columns(names: Sequence[str], columns: Sequence[str] | None, path: st
             f"{path}: has columns {list(names)}; say with columns=(…) which are source, target and weight"
         )
     return tuple(names)
+
+
+def named_ends(names: Sequence[str]) -> tuple[str, str] | None:
+    """The two columns that are source and target by their names alone, if there are such."""
+    found = {name.lower(): name for name in names}
+    neo4j = _neo4j(names)
+    if neo4j:
+        return neo4j[0], neo4j[1]
+    if all(name in found for name in EDGE_COLUMNS[:2]):
+        return found[EDGE_COLUMNS[0]], found[EDGE_COLUMNS[1]]
+    return (names[0], names[1]) if tuple(found)[:2] in HEADERS else None
 
 
 def _neo4j(names: Sequence[str]) -> tuple[str, ...] | None:

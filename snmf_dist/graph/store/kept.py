@@ -55,8 +55,9 @@ def read_kept(store: GraphStore) -> Kept:
     facts = store.block.get("search")
     if not isinstance(facts, dict):
         raise InputError(
-            f"{store.path}: keeps no scales of its points, so new points cannot be placed; it was imported, or "
-            "built by an earlier version: build it again with build_graph(overwrite=True)"
+            f"{store.path}: keeps no scales of its points, so new points cannot be placed; if it was imported, "
+            "give edges of new nodes to known ones (solution.new_nodes); if an earlier version built it, build it "
+            "again with build_graph(overwrite=True)"
         )
     group = storage.open_group(store.path, store.options)
     found: dict[str, np.ndarray] = {}

@@ -186,6 +186,43 @@ def test_tables_of_other_libraries(tmp_path):
         read(frame.assign(source=None), tmp_path, overwrite=True, ids="text")
 
 
+@pytest.mark.parametrize("kind", ["weighted", "no data", "igraph", "igraph ncol", "polars csv", "polars parquet"])
+def test_edge_lists_of_other_libraries(tmp_path, kind):
+    networkx, igraph = pytest.importorskip("networkx"), pytest.importorskip("igraph")
+    path, expected = tmp_path / "e.txt", W.toarray()
+    plain = networkx.Graph()
+    plain.add_nodes_from(range(40))
+    plain.add_weighted_edges_from(ENDS)
+    if kind == "weighted":
+        networkx.write_weighted_edgelist(plain, path)
+    elif kind == "no data":
+        networkx.write_edgelist(plain, path, data=False)
+        expected = (expected > 0).astype(float)
+    elif kind.startswith("igraph"):
+        graph = igraph.Graph(n=40, edges=[end[:2] for end in ENDS])
+        graph.es["weight"] = COO.data
+        if "ncol" in kind:
+            graph.vs["name"] = [str(i) for i in range(40)]
+            graph.write_ncol(str(path))
+        else:
+            graph.write_edgelist(str(path))
+            expected = (expected > 0).astype(float)
+    else:
+        polars, path = pytest.importorskip("polars"), tmp_path / f"e.{kind.split()[1]}"
+        getattr(polars.from_pandas(edge_table()), f"write_{kind.split()[1]}")(path)
+    found, ids = read(path, tmp_path, symmetrize="max")
+    assert ids is None
+    assert_allclose(found, expected, rtol=1e-5)  # igraph writes six digits
+
+
+def test_attributes_behind_the_edges_are_refused_in_words(tmp_path):
+    networkx, graph = networkx_graph()
+    for one in (graph, networkx.path_graph(4)):
+        networkx.write_edgelist(one, tmp_path / "e.edgelist", delimiter="\t")
+        with pytest.raises(errors.InputError, match=r"networkx\.write_weighted_edgelist"):
+            read(tmp_path / "e.edgelist", tmp_path)
+
+
 def networkx_graph(kind="Graph"):
     networkx = pytest.importorskip("networkx")
     graph = getattr(networkx, kind)()
