@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 MARK = "SNMF_CHECK"  # a variable in the environment of all that a check starts
+FOLDER = "snmf-check-"  # begins the names of the folders that a check works in; its process number follows
 LIMIT = 900  # seconds for a job
 RAN, SCHEMA_ONLY, NOT_RUN, FAILED = "RAN", "SCHEMA ONLY", "NOT RUN", "FAILED"
 
@@ -195,18 +196,23 @@ def mark_of(pid: str) -> str:
 
 
 def sweep() -> None:
-    """End what a check that was killed has left, and say so."""
+    """End and remove what a check that was killed has left, and say so."""
     for process in Path("/proc").glob("[0-9]*"):
         mark = mark_of(process.name)
         if mark and not Path(f"/proc/{mark.partition('-')[0]}").exists():
             print(f"process {process.name} was left by a check that is dead; it is ended", file=sys.stderr)
             with suppress(ProcessLookupError):
                 os.kill(int(process.name), signal.SIGKILL)
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        if not Path(f"/proc/{folder.name.removeprefix(FOLDER).partition('-')[0]}").exists():
+            print(f"{folder} was left by a check that is dead; it is removed", file=sys.stderr)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check(name: str) -> Outcome:
     """Run one target; whatever goes wrong is its outcome."""
-    with tempfile.TemporaryDirectory(prefix=f"snmf-{name}-") as folder, watched() as public:
+    place = f"{FOLDER}{os.getpid()}-{name}-"
+    with tempfile.TemporaryDirectory(prefix=place) as folder, watched() as public:
         try:
             outcome = TARGETS[name](Path(folder))
         except (Exception, SystemExit) as error:

@@ -16,7 +16,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import fsspec
 import numpy as np
@@ -85,7 +85,7 @@ def open_group(path: str, options: Options = None, mode: Literal["r", "r+"] = "r
         raise StoreNotFound(f"{path}: no such file or directory; check the path") from None
     except Exception as error:
         if is_url(path):
-            raise _unreachable(path, error) from error
+            _refuse_unreachable(path, error, options)
         raise StoreCorrupt(
             f"{path}: its zarr.json cannot be read ({type(error).__name__}: {error}); write the store again, or "
             "restore it from a copy"
@@ -283,12 +283,13 @@ def exists(path: str, options: Options = None) -> bool:
         files, place = fsspec.core.url_to_fs(path, **(plain(options) or {}))
         return bool(files.exists(place))
     except Exception as error:
-        raise _unreachable(path, error) from error
+        _refuse_unreachable(path, error, options)
 
 
-def _unreachable(path: str, error: Exception) -> StoreNotFound:
-    text = without_secrets(str(error))
-    return StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {text}); check the URL")
+def _refuse_unreachable(path: str, error: Exception, options: Options) -> NoReturn:
+    text = without_secrets(str(error), options)
+    cause = error if text == str(error) else None  # a traceback would show what it says
+    raise StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {text}); check the URL") from cause
 
 
 def without_secrets(text: str, options: Options = None) -> str:
@@ -299,11 +300,19 @@ def without_secrets(text: str, options: Options = None) -> str:
     >>> without_secrets("wrong key abc", {"secret": "abc"})
     'wrong key ***'
     """
-    secrets = [value for name, value in os.environ.items() if SECRET.search(name)]
-    secrets += [str(value) for name, value in (options or {}).items() if SECRET.search(name)]
+    secrets = [*_secrets(os.environ), *_secrets(options or {})]
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
+
+
+def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
+    """The values of options to keep quiet, also of those in options of options, as `client_kwargs`."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif SECRET.search(name):
+            yield str(value)
 
 
 def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:

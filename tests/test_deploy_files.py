@@ -102,10 +102,17 @@ def test_a_target_that_cannot_run_says_why(tmp_path, monkeypatch):
         assert "not found" in outcome.why
 
 
-def test_what_a_killed_check_left_is_found_and_ended(capfd):
+def test_what_a_killed_check_left_is_found_ended_and_removed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     check = runpy.run_path(str(DEPLOY / "check.py"))
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    mine, theirs = (tmp_path / f"{check['FOLDER']}{pid}-s3-x" for pid in (os.getpid(), dead))
+    mine.mkdir()
+    theirs.mkdir()
     with subprocess.Popen(["sleep", "60"], env={**os.environ, check["MARK"]: f"{dead}-of-a-test"}) as left:
         check["sweep"]()
         assert left.wait(10) == -9
-    assert f"process {left.pid} was left by a check that is dead" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert f"process {left.pid} was left by a check that is dead" in said
+    assert f"{theirs} was left by a check that is dead" in said
+    assert list(tmp_path.iterdir()) == [mine]

@@ -20,6 +20,7 @@ from snmf_dist.errors import ClusterError
 from snmf_dist.ops.doctor import WRONG, examine
 from snmf_dist.ops.smoke import LABEL_HASH, partition_hash, plant
 
+pytestmark = pytest.mark.timeout(900)  # for a hang: these tests start many processes, and machines may be busy
 LOCAL = Path(__file__).resolve().parents[1] / "deploy" / "local"
 
 
@@ -29,7 +30,7 @@ def command(*arguments, check=True, **settings):
         capture_output=True,
         text=True,
         check=check,
-        timeout=200,
+        timeout=400,
         **settings,
     )
 
@@ -82,6 +83,16 @@ def test_smoke_on_threads_gives_the_expected_hash(tmp_path):
     assert f"{LABEL_HASH}, as expected" in done.stdout
 
 
+def test_the_doctor_removes_what_a_killed_one_left(tmp_path):
+    old, new = (tmp_path / f".snmf-doctor-{at:.0f}-0123456789ab" for at in (1e9, time.time()))
+    old.touch()
+    new.touch()  # another doctor is at work
+    said = [one.found for one in examine(store=str(tmp_path))]
+    assert f"{tmp_path}: what a killed doctor left was removed (files: 1)" in said
+    assert list(tmp_path.iterdir()) == [new]
+    assert not any("killed" in one.found for one in examine(store=str(tmp_path)))
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     run = tmp_path_factory.mktemp("local")
@@ -103,19 +114,19 @@ def test_a_frozen_worker_is_named_and_not_waited_for(cluster, tmp_path, monkeypa
         frozen, pid = next(iter(pids.items()))
         os.kill(pid, signal.SIGSTOP)
         try:
-            begin = time.monotonic()
             found = [one for one in examine(client, store=str(tmp_path)) if one.state == WRONG]
-            assert time.monotonic() - begin < 60
         finally:
             os.kill(pid, signal.SIGCONT)
-    assert [one.what for one in found] == [f"worker {frozen}"]
-    assert "no answer within" in found[0].found
+    assert [(one.what, one.found) for one in found] == [(f"worker {frozen}", "no answer within 5 s")]
 
 
-def test_the_doctor_finds_nothing_wrong_and_the_smoke_job_survives_a_killed_worker(cluster, tmp_path):
+def test_the_doctor_finds_nothing_wrong(cluster, tmp_path):
     done = command("-m", "snmf_dist", "doctor", "--scheduler", cluster[1], "--store", tmp_path)
     assert "wrong" not in done.stdout
     assert "listens on loopback only (no TLS)" in done.stdout
+
+
+def test_the_smoke_job_survives_a_killed_worker(cluster, tmp_path):
     done = command("-m", "snmf_dist", "smoke", "--scheduler", cluster[1], "--store", tmp_path)
     assert f"{LABEL_HASH}, as expected" in done.stdout
     assert "worker killed           tcp://127.0.0.1" in done.stdout

