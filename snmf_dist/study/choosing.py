@@ -181,16 +181,12 @@ def choose_k(
     fitted = sorted(row["k"] for row in rank(rows, {})[:shortlist])
     temporary, study = None, None
     if fitted:
-        if out is None:
+        place = None if folder is None else folder.path
+        if place is None:
             temporary = tempfile.mkdtemp(prefix="snmf-dist-", dir=machine.temporary_folder())
+            place = os.path.join(temporary, "study")
             unused = weakref.finalize(found, shutil.rmtree, temporary, ignore_errors=True)
-        study = fit_many(
-            store,
-            ks=fitted,
-            out=os.path.join(temporary, "study") if folder is None else folder.path,
-            progress=progress,
-            **fits,
-        )
+        study = fit_many(store, ks=fitted, out=place, progress=progress, **fits)
         if temporary is not None:
             unused.detach()
             weakref.finalize(study, shutil.rmtree, temporary, ignore_errors=True)  # lives as long as the study

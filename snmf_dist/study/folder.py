@@ -72,19 +72,19 @@ class StudyFolder:
 
     def check(self) -> None:
         """Refuse a place that holds something else, or that cannot be made."""
-        if self.is_url:
+        if not self.is_url:
+            parent = os.path.dirname(self.path)
+            if not os.path.isdir(parent):
+                raise StoreNotFound(f"{parent}: no such directory; make it first")
+        if not self.files.lexists(self.root):
             return
-        parent = os.path.dirname(self.path)
-        if not os.path.isdir(parent):
-            raise StoreNotFound(f"{parent}: no such directory; make it first")
-        if os.path.lexists(self.path):
-            if not os.path.isdir(self.path):
-                raise StoreExists(f"{self.path}: is a file; expected a folder for the study, or a new path")
-            others = [name for name in os.listdir(self.path) if name.lstrip(".").split(".tmp")[0] not in OURS]
-            if others and not self.exists():
-                raise StoreExists(
-                    f"{self.path}: holds {others[0]} and no study; choose another folder, or a new path"
-                )
+        if not self.files.isdir(self.root):
+            raise StoreExists(f"{self.path}: is a file; expected a folder for the study, or a new path")
+        names = [os.path.basename(found.rstrip("/")) for found in self.files.ls(self.root, detail=False)]
+        self.files.invalidate_cache()  # other processes may write here
+        others = [name for name in names if name.lstrip(".").split(".tmp")[0] not in OURS]
+        if others and not self.exists():
+            raise StoreExists(f"{self.path}: holds {others[0]} and no study; choose another folder, or a new path")
 
     def prepare(self) -> None:
         """Make the folder."""

@@ -374,6 +374,8 @@ def test_a_study_may_be_in_an_object_store(graph):
     assert snmf_dist.fit_many(graph, ks=[2, 3], out=out, listeners=[counts]).counts["done"] == 2
     assert counts.begun == 0
     assert study.best(k=3).k == 3
+    with pytest.raises(errors.StoreExists, match=r"holds .* and no study; choose another"):
+        snmf_dist.fit_many(graph, ks=[2], out=f"{out}/runs")
 
 
 SCRIPT = """
