@@ -19,7 +19,7 @@ from snmf_dist.errors import InputError, StoreNotFound
 from snmf_dist.solve.parts import SPECKS
 from snmf_dist.study.folder import CHOICE, LABELS, PICTURE, SCREENED
 from snmf_dist.study.spec import AXES
-from snmf_dist.study.table import Row, best_row, counts, seconds_left
+from snmf_dist.study.table import BY, Row, best_row, counts, seconds_left
 from snmf_dist.validation import known_names
 
 HEAD = {"graphs", "grid", "settings", "runs", "labels", "on_error", "max_at_once", "priority"}
@@ -79,7 +79,14 @@ def batch(spec: str, out: str, scheduler: str | None, dry_run: bool, join: bool,
 
 @click.command("study")
 @click.argument("path")
-@click.option("--by", default="captured", show_default=True, help="The column that names the best run.")
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    metavar="COLUMN",
+    default="captured",
+    show_default=True,
+    help="The column that names the best run.",
+)
 @click.option("--errors", is_flag=True, help="Print the tracebacks of the runs that failed too.")
 def study_(path: str, by: str, errors: bool) -> None:
     """Show the table and the state of the study at PATH, finished or under way.

@@ -58,6 +58,9 @@ def test_batch_runs_a_toml_file_and_study_shows_it(run, spec, tmp_path):
     assert shown.exit_code == 0
     assert "best by ac: " + study.best_run("ac")["run_id"] in shown.output
     assert len([line for line in shown.output.splitlines() if "  done  " in line]) == 7
+    wrong = run("study", tmp_path / "s", "--by", "state")
+    assert wrong.exit_code == 2
+    assert "'state' is not one of 'captured'" in wrong.output
     again = run("batch", spec, "--out", tmp_path / "s")
     assert again.exit_code == done.exit_code
 
