@@ -24,8 +24,15 @@ STALE = 24 * 3600.0  # seconds after which the lock of an owner on another host 
 
 
 @contextmanager
-def only_writer(path: str) -> Iterator[None]:
+def only_writer(path: str, *, or_else: str = "wait for it, or choose another output") -> Iterator[None]:
     """Keep other writers away from `path` while the body runs; nothing is done for a URL.
+
+    Parameters
+    ----------
+    path : str
+        The output.
+    or_else : str
+        What the second writer is told to do.
 
     Raises
     ------
@@ -36,13 +43,13 @@ def only_writer(path: str) -> Iterator[None]:
         yield
         return
     parent, name = os.path.split(path)
-    with _locked(os.path.join(parent, f".{name}.lock"), path):
+    with _locked(os.path.join(parent, f".{name}.lock"), path, or_else):
         yield
 
 
 @contextmanager
-def _locked(file_name: str, path: str) -> Iterator[None]:
-    file = _open_and_lock(file_name, path)
+def _locked(file_name: str, path: str, or_else: str) -> Iterator[None]:
+    file = _open_and_lock(file_name, path, or_else)
     try:
         file.seek(0)
         left = _parse(file.read())
@@ -63,7 +70,7 @@ def _locked(file_name: str, path: str) -> Iterator[None]:
             file.close()
 
 
-def _open_and_lock(file_name: str, path: str) -> IO[str]:
+def _open_and_lock(file_name: str, path: str, or_else: str) -> IO[str]:
     """Open the file and lock it; again if its last owner removed it in between."""
     while True:
         file = open(file_name, "a+", encoding="utf-8")  # noqa: SIM115 (open as long as the lock)
@@ -73,9 +80,7 @@ def _open_and_lock(file_name: str, path: str) -> IO[str]:
             file.seek(0)
             owner = _parse(file.read())
             file.close()
-            raise OutputBusy(
-                f"{path}: another run is writing here ({_describe(owner)}); wait for it, or choose another output"
-            ) from None
+            raise OutputBusy(f"{path}: another run is writing here ({_describe(owner)}); {or_else}") from None
         except OSError:
             return file  # a file system without locks: the name in the file must do
         with suppress(FileNotFoundError):

@@ -19,7 +19,7 @@ from snmf_dist.errors import InputError, StoreNotFound
 from snmf_dist.solve.parts import SPECKS
 from snmf_dist.study.folder import CHOICE, LABELS, PICTURE, SCREENED
 from snmf_dist.study.spec import AXES
-from snmf_dist.study.table import Row, best_row
+from snmf_dist.study.table import BY, Row, best_row, counts, seconds_left
 from snmf_dist.validation import known_names
 
 HEAD = {"graphs", "grid", "settings", "runs", "labels", "on_error", "max_at_once", "priority"}
@@ -79,7 +79,14 @@ def batch(spec: str, out: str, scheduler: str | None, dry_run: bool, join: bool,
 
 @click.command("study")
 @click.argument("path")
-@click.option("--by", default="captured", show_default=True, help="The column that names the best run.")
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    metavar="COLUMN",
+    default="captured",
+    show_default=True,
+    help="The column that names the best run.",
+)
 @click.option("--errors", is_flag=True, help="Print the tracebacks of the runs that failed too.")
 def study_(path: str, by: str, errors: bool) -> None:
     """Show the table and the state of the study at PATH, finished or under way.
@@ -137,6 +144,8 @@ def choose_k_(graph: str, ks: str, out: str, scheduler: str | None, **options: A
     holds the fits, the table ks.parquet, labels.parquet with a column K2, K3, ... for each K in the order of the
     input, and the picture choice.png if matplotlib is installed.
 
+    Exit codes: 0 done, with a suggestion or none; 2 bad input; 3 some fits failed.
+
     \b
     Example: snmf-dist choose-k graph.zarr -k 2:40 --out study
     """
@@ -153,6 +162,9 @@ def choose_k_(graph: str, ks: str, out: str, scheduler: str | None, **options: A
         found.save_picture(os.path.join(out, PICTURE))
         kept.append(PICTURE)
     console.print(f"study: {out}, with {', '.join(kept)}", markup=False)
+    if found.study is not None and found.study.counts["failed"]:
+        console.print(f"some fits failed: {found.study.summary()}", markup=False)
+        raise click.exceptions.Exit(3)
 
 
 def _print_table(console: Console, lines: list[list[str]]) -> None:
@@ -164,20 +176,20 @@ def _print_table(console: Console, lines: list[list[str]]) -> None:
 
 
 class StudyProgress:
-    """Prints a line whenever a run ends: the states, the best so far, and an estimate of the time left."""
+    """Prints a line whenever runs begin, and at the end: the states, the best so far, about how long it takes."""
 
     def __init__(self, console: Console) -> None:
-        self.console, self.ended = console, -1
+        self.console, self.shown = console, {"running": 0}
 
     def __call__(self, study: snmf_dist.Study) -> None:
-        """Print it, if a run has ended since the last time."""
-        counts = study.counts
-        ended = counts["done"] + counts["failed"]
-        if ended == self.ended:
+        """Print it, if runs have begun or all have ended since the last time."""
+        rows = study.rows
+        states = counts(rows)
+        if states == self.shown or (states["waiting"] and not states["running"]):
             return
-        self.ended = ended
-        text = ", ".join(f"{number} {state}" for state, number in counts.items())
-        best, left = best_row(study.rows, "captured_share"), study.seconds_left
+        self.shown = states
+        text = ", ".join(f"{number} {state}" for state, number in states.items())
+        best, left = best_row(rows, "captured_share"), seconds_left(rows)
         if best is not None:
             text += f"; best captured share {best['captured_share']:.4f} (k={best['param_k']})"
         if left:

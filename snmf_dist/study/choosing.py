@@ -161,6 +161,12 @@ def choose_k(
     if held_out is not None and positive_number("held_out", held_out) >= 1:
         raise InputError(f"held_out is {held_out}; expected a share of the pairs of rows below 1, as 0.1")
     plan = _plan(store, max(wanted), memory_limit=memory_limit)
+    fits: Any = {"seeds": range(seed, seed + seeds), "specks": specks, "memory_limit": memory_limit}
+    fits["storage_options"] = storage_options
+    if folder is not None and shortlist:
+        fit_many(
+            store, ks=max(wanted), out=folder.path, dry_run=True, **fits
+        )  # refuses another study before any work
     common: Any = {"k": max(wanted), "block_rows": None, "specks": specks}
     with machine.one_blas_thread():
         with loaded(store, common, plan=plan) as facts:
@@ -175,19 +181,12 @@ def choose_k(
     fitted = sorted(row["k"] for row in rank(rows, {})[:shortlist])
     temporary, study = None, None
     if fitted:
-        if out is None:
+        place = None if folder is None else folder.path
+        if place is None:
             temporary = tempfile.mkdtemp(prefix="snmf-dist-", dir=machine.temporary_folder())
+            place = os.path.join(temporary, "study")
             unused = weakref.finalize(found, shutil.rmtree, temporary, ignore_errors=True)
-        study = fit_many(
-            store,
-            ks=fitted,
-            seeds=range(seed, seed + seeds),
-            specks=specks,
-            out=os.path.join(temporary, "study") if temporary else storage.normal_path(str(out)),
-            memory_limit=memory_limit,
-            progress=progress,
-            storage_options=storage_options,
-        )
+        study = fit_many(store, ks=fitted, out=place, progress=progress, **fits)
         if temporary is not None:
             unused.detach()
             weakref.finalize(study, shutil.rmtree, temporary, ignore_errors=True)  # lives as long as the study

@@ -21,7 +21,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -65,6 +65,9 @@ class StudyFolder:
         self.is_url = storage.is_url(path)
         self.files, self.root = fsspec.core.url_to_fs(self.path, **(storage.plain(options) or {}))
         self._numbers = itertools.count()
+        self._file, self._read_to = -1, 0  # the file of events that was read, and how far
+        self._events: list[dict[str, Any]] = []  # up to there
+        self._objects: dict[str, dict[str, Any] | None] = {}  # at a URL: those read so far
 
     def result(self, run_id: str) -> str:
         """Where the result of a run is."""
@@ -76,19 +79,19 @@ class StudyFolder:
 
     def check(self) -> None:
         """Refuse a place that holds something else, or that cannot be made."""
-        if self.is_url:
+        if not self.is_url:
+            parent = os.path.dirname(self.path)
+            if not os.path.isdir(parent):
+                raise StoreNotFound(f"{parent}: no such directory; make it first")
+        if not self.files.lexists(self.root):
             return
-        parent = os.path.dirname(self.path)
-        if not os.path.isdir(parent):
-            raise StoreNotFound(f"{parent}: no such directory; make it first")
-        if os.path.lexists(self.path):
-            if not os.path.isdir(self.path):
-                raise StoreExists(f"{self.path}: is a file; expected a folder for the study, or a new path")
-            others = [name for name in os.listdir(self.path) if name.lstrip(".").split(".tmp")[0] not in OURS]
-            if others and not self.exists():
-                raise StoreExists(
-                    f"{self.path}: holds {others[0]} and no study; choose another folder, or a new path"
-                )
+        if not self.files.isdir(self.root):
+            raise StoreExists(f"{self.path}: is a file; expected a folder for the study, or a new path")
+        names = [os.path.basename(found.rstrip("/")) for found in self.files.ls(self.root, detail=False)]
+        self.files.invalidate_cache()  # other processes may write here
+        others = [name for name in names if name.lstrip(".").split(".tmp")[0] not in OURS]
+        if others and not self.exists():
+            raise StoreExists(f"{self.path}: holds {others[0]} and no study; choose another folder, or a new path")
 
     def prepare(self) -> None:
         """Make the folder."""
@@ -175,19 +178,36 @@ class StudyFolder:
         return entry
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened, in order; lines that are not what was written are left out."""
-        if self.is_url:
-            if not self.files.exists(f"{self.root}/events"):
-                return []
-            names = sorted(self.files.find(f"{self.root}/events"))
-            lines = list(self.files.cat(names).values()) if names else []
-        else:
-            place = os.path.join(self.path, EVENTS)
-            if not os.path.exists(place):
-                return []
-            with open(place, "rb") as file:
-                lines = file.read().split(b"\n")
-        return [entry for line in lines if (entry := _parsed(line)) is not None]
+        """What happened, in order; lines that are not what was written are left out.
+
+        Only what is new since the last call is read.
+        """
+        return self._events_of_objects() if self.is_url else self._events_of_file()
+
+    def _events_of_file(self) -> list[dict[str, Any]]:
+        place = os.path.join(self.path, EVENTS)
+        if not os.path.exists(place):
+            return []
+        with open(place, "rb") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_ino != self._file or facts.st_size < self._read_to:  # another file
+                self._file, self._read_to, self._events = facts.st_ino, 0, []
+            file.seek(self._read_to)
+            fresh = file.read()
+        whole = fresh[: fresh.rfind(b"\n") + 1]
+        self._events += _parsed_all(whole.split(b"\n"))
+        self._read_to += len(whole)
+        return [*self._events, *_parsed_all([fresh[len(whole) :]])]
+
+    def _events_of_objects(self) -> list[dict[str, Any]]:
+        if not self.files.exists(f"{self.root}/events"):
+            return []
+        names = sorted(self.files.find(f"{self.root}/events"))
+        fresh = [name for name in names if name not in self._objects]
+        if fresh:
+            found = self.files.cat(fresh).values()
+            self._objects.update(zip(fresh, map(_parsed, found), strict=True))
+        return [entry for name in names if (entry := self._objects[name]) is not None]
 
     def read(self, name: str) -> bytes | None:
         """A file, None if it is not there."""
@@ -204,6 +224,10 @@ class StudyFolder:
         place = f"{self.root}/{name}"
         if self.files.exists(place):
             self.files.rm(place, recursive=True)
+
+
+def _parsed_all(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [entry for line in lines if (entry := _parsed(line)) is not None]
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

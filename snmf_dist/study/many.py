@@ -1,5 +1,6 @@
 """fit_many(): a queue of runs over the current cluster, kept in one folder that the same call resumes."""
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -7,11 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from snmf_dist import storage
+from snmf_dist.api import fit
 from snmf_dist.assembling import versions
 from snmf_dist.engine import client as cluster
-from snmf_dist.errors import (
-    InputError,
-)
+from snmf_dist.errors import InputError
 from snmf_dist.listeners import Listener
 from snmf_dist.locks import only_writer
 from snmf_dist.study.folder import StudyFolder
@@ -22,6 +22,7 @@ from snmf_dist.study.work import Work
 from snmf_dist.validation import choice, synchronous, whole_number
 
 ON_ERROR = ("continue", "stop")
+OR_JOIN = "wait for it, choose another output, or help it: join=True of fit_many, --join of batch"
 
 
 def fit_many(
@@ -121,7 +122,7 @@ def fit_many(
     folder.check()
     if dry_run:
         return Study(folder, _describe(folder, opened, wanted, shared, join=join))
-    with nullcontext() if join else only_writer(folder.path):
+    with nullcontext() if join else only_writer(folder.path, or_else=OR_JOIN):
         spec = _describe(folder, opened, wanted, shared, join=join)
         folder.prepare()
         if not join:
@@ -152,8 +153,9 @@ def _describe(
         return spec
     before = folder.read_spec()
     other = f"give another out, or what {folder.path} was begun with"
+    defaults = {name: one.default for name, one in inspect.signature(fit).parameters.items()}
     for name in sorted({*common, *before["settings"]}):
-        was, now = before["settings"].get(name, "the default"), common.get(name, "the default")
+        was, now = (settings.get(name, defaults.get(name)) for settings in (before["settings"], common))
         if was != now:
             raise InputError(f"{folder.path}: the study was begun with {name}={was!r}, now it is {now!r}; {other}")
     for name, graph in here.items():

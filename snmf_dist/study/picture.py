@@ -72,8 +72,16 @@ def _draw_quality(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         )
     if "held_out" in rows[0]:
         panel.plot(ks, _scaled(rows), "--", color="tab:purple", label="held-out score, highest = 1")
-    panel.set(title="How much is explained", ylim=(0, 1.05))
-    panel.legend(loc="lower right", fontsize=8)
+    panel.set(ylim=(0, 1.05))
+    _head(panel, "How much is explained")
+
+
+def _head(panel: Any, title: str) -> None:
+    """A title, and below it the legend in one line, above the panel: it hides nothing."""
+    panel.set_title(title, pad=22)
+    panel.legend(
+        loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, fontsize=8, frameon=False, borderaxespad=0.1
+    )
 
 
 def _scaled(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
@@ -92,10 +100,8 @@ def _draw_stability(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         where = [row["k"] for row in fitted]
         panel.plot(where, [row["ari"] for row in fitted], "s", color="tab:orange", label="fits agree (ARI)")
         panel.plot(where, [1 - row["pac"] for row in fitted], "x", color="tab:purple", label="1 − PAC of fits")
-    panel.set(
-        title="How sure it is: separation (above the dotted line K stands out), stability", ylim=(-0.05, 1.05)
-    )
-    panel.legend(loc="center right", fontsize=8, ncols=2)
+    panel.set(ylim=(-0.05, 1.05))
+    _head(panel, "How sure it is: separation (above the dotted line K stands out), stability")
 
 
 def _draw_spectrum(panel: Any, values: np.ndarray, rows: Sequence[Mapping[str, Any]]) -> None:

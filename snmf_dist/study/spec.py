@@ -6,7 +6,9 @@ import itertools
 import json
 import numbers
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,7 +177,8 @@ def expand(
     wanted += [_listed(graphs, one) for one in runs]
     known = {_but_for_basis(one["graph"], one["settings"]): one["settings"].get("basis_columns") for one in before}
     given = [(graph, {**common, **settings}) for graph, settings in wanted]
-    runs_of = [(graph, settings, _checked(graph, settings)) for graph, settings in given]
+    with _each_warning_once():
+        runs_of = [(graph, settings, _checked(graph, settings)) for graph, settings in given]
     widest: dict[str, int] = {}
     for graph, settings, run in runs_of:
         if "basis_columns" not in settings and run.settings["init"] in SPECTRAL:
@@ -184,12 +187,23 @@ def expand(
     for graph, settings, run in runs_of:
         if "basis_columns" not in settings and run.settings["init"] in SPECTRAL:
             columns = known.get(_but_for_basis(graph.name, run.settings), widest[graph.name])
-            run = _checked(graph, {**settings, "basis_columns": columns})
+            with warnings.catch_warnings(action="ignore"):  # of settings that were warned of above
+                run = _checked(graph, {**settings, "basis_columns": columns})
         found.setdefault(run.run_id, run)
     if not found:
         empty = [AXES[name] for name, given in values.items() if not given]
         raise InputError(f"there is nothing to run: {', '.join(empty) or 'ks'} is empty; give at least one value")
     return list(found.values())
+
+
+@contextmanager
+def _each_warning_once() -> Iterator[None]:
+    """Many runs may have the same to warn of: say it once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for one in {str(warning.message): warning for warning in caught}.values():
+        warnings.warn(one.message, one.category, stacklevel=5)
 
 
 def _but_for_basis(graph: str, settings: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ MEASURES = ("captured", "captured_share", "modularity", "kkt", "n_iter", "n_prod
 SCORES = ("ac", "nmi", "ari")
 COSTS = ("seconds", "cpu_seconds", "peak_bytes", "stack")
 HIGHER = ("captured", "captured_share", "modularity", *SCORES)  # is better; of all else lower is
+BY = (*MEASURES, *COSTS, "attempts", *SCORES, "rank")  # columns that a best run can be had by
 WHOLE = ("n_iter", "n_products", "peak_bytes", "stack")  # numbers without fractions
 
 Row = dict[str, Any]

@@ -14,7 +14,7 @@ from snmf_dist.report.study_page import write_study_report
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.study.folder import CHOICE, PICTURE, StudyFolder
-from snmf_dist.study.table import Row, best_row, counts, make_rows, seconds_left
+from snmf_dist.study.table import BY, Row, best_row, counts, make_rows, seconds_left
 from snmf_dist.validation import choice
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ class Study:
     def best_run(self, by: str = "captured", **where: Any) -> Row:
         """Return the row of the table that `best` returns the result of."""
         rows = self.rows
-        numeric = tuple(n for n in rows[0] if not n.startswith("param_") and n not in NOT_A_MEASURE)
-        choice("by", by, numeric)
+        choice("by", by, BY)
         for name, value in where.items():
             column = name if name in rows[0] else f"param_{name}"
             if column not in rows[0]:
@@ -189,9 +188,6 @@ class Study:
         text += f"; {unfinished} did not converge" if unfinished else ""
         errors = dict.fromkeys(row["error"] for row in rows if row["state"] == "failed")
         return text + "".join(f"; {error}" for error in errors)
-
-
-NOT_A_MEASURE = {"run_id", "graph", "state", "status", "error", "path"}
 
 
 def open_study(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> Study:

@@ -109,30 +109,43 @@ class Work:
         """Runs that go side by side: the same ones as before if they left a checkpoint, else those not done."""
         for stack in make_stacks(runs, self.graphs, self.how, 1 if self.joined else self.limit):
             left = [run for run in stack if run.run_id in waiting]
-            begun = f"{self.folder.path}/runs/{stack_id(stack)}{SUFFIX}"
             if left:
-                yield stack if storage.exists(begun, self.folder.options) else left
+                yield stack if self._begun(stack) else left
 
     def _do_stack(self, stack: list[Run]) -> None:
         """Do runs side by side; after an error, one after the other, so that each has its own."""
+        left = stack
         if len(stack) > 1:
-            locks = [only_writer(self.folder.result(run.run_id)) for run in stack]
             try:
                 with ExitStack() as held:
-                    for lock in locks:
-                        held.enter_context(lock)
-                    self._fit_stack(stack)
-                return
+                    left = [run for run in stack if self._take(run, held)]
+                    together = stack if self._begun(stack) else left
+                    if left and len(together) > 1:
+                        self._fit_stack(together, left)
+                        return
             except (KeyboardInterrupt, NoRoom, ResultNotSaved, ClusterError):
                 raise
             except Exception as error:
                 logger.warning("runs side by side failed (%s); they go one after the other", _in_short(error))
-        for run in stack:
+        for run in left:
             if not self._do(run):
                 logger.info("%s: left to another process", run)
 
-    def _fit_stack(self, stack: list[Run]) -> None:
-        fresh = [run for run in stack if not self._whole(run)]
+    def _take(self, run: Run, held: ExitStack) -> bool:
+        """Keep other processes from a run; False if one of them is at it, or has done it meanwhile."""
+        try:
+            held.enter_context(only_writer(self.folder.result(run.run_id)))
+        except OutputBusy:
+            logger.info("%s: left to another process", run)
+            return False
+        return not self._whole(run)
+
+    def _begun(self, stack: list[Run]) -> bool:
+        """Whether a stack left a checkpoint."""
+        return storage.exists(f"{self.folder.path}/runs/{stack_id(stack)}{SUFFIX}", self.folder.options)
+
+    def _fit_stack(self, stack: list[Run], fresh: list[Run]) -> None:
+        """Do the runs of a stack, of which only the `fresh` ones are not done or taken."""
         for run in fresh:
             self.folder.add_event("started", run.run_id)
         self.tell()

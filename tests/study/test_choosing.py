@@ -30,14 +30,15 @@ def own_clusters(column):
     return np.where(column < 0, column.max() + 1 + np.arange(len(column)), column)
 
 
-def test_stability_is_that_of_the_dense_consensus_matrix():
-    labels = np.stack([own_clusters(column) for column in random_labels().T], axis=1)
+@pytest.mark.parametrize("rows", [12, 120])
+def test_stability_is_that_of_the_dense_consensus_matrix(rows):
+    labels = np.stack([own_clusters(column) for column in random_labels(rows).T], axis=1)
     C = np.mean([column[:, None] == column for column in labels.T], axis=0)
     n, R = labels.shape
     aris = [adjusted_rand_score(labels[:, r], labels[:, s]) for r in range(R) for s in range(r)]
     off = C[~np.eye(n, dtype=bool)]
     pac = np.mean((off > 0.1) & (off < 0.9))
-    found = stability(random_labels())
+    found = stability(random_labels(rows))
     assert found.dispersion == pytest.approx(np.mean((2 * C - 1) ** 2), abs=1e-12)
     assert found.ari == pytest.approx(np.mean(aris), abs=1e-12)
     assert found.pac == pytest.approx(pac, abs=4 * np.sqrt(pac * (1 - pac) / 200_000))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import snmf_dist
 from snmf_dist.cli import main
-from snmf_dist.study import work
+from snmf_dist.study import choosing, work
 from tests.helpers import planted_graph
 
 SPEC = """
@@ -52,11 +52,15 @@ def test_batch_runs_a_toml_file_and_study_shows_it(run, spec, tmp_path):
     study = snmf_dist.open_study(tmp_path / "s")
     assert done.exit_code == study.exit_code, done.output
     assert "7 runs: 7 done" in done.output
+    assert "6 running" in done.output
     assert "left" in done.output
     shown = run("study", tmp_path / "s", "--by", "ac")
     assert shown.exit_code == 0
     assert "best by ac: " + study.best_run("ac")["run_id"] in shown.output
     assert len([line for line in shown.output.splitlines() if "  done  " in line]) == 7
+    wrong = run("study", tmp_path / "s", "--by", "state")
+    assert wrong.exit_code == 2
+    assert "'state' is not one of 'captured'" in wrong.output
     again = run("batch", spec, "--out", tmp_path / "s")
     assert again.exit_code == done.exit_code
 
@@ -137,6 +141,23 @@ def test_choose_k_prints_a_table_and_a_reason_and_keeps_the_picture(run, tmp_pat
     (out / "study.json").unlink()  # results are kept
     assert run(*given).exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
+def test_fits_of_choose_k_that_fail_are_said(run, graph, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "fit", lambda *given, **named: 1 / 0)
+    monkeypatch.setattr(work, "fit_stack", lambda *given: 1 / 0)
+    done = run("choose-k", graph.path, "-k", "2:4", "--seeds", 2, "--shortlist", 1, "--out", tmp_path / "s")
+    assert done.exit_code == 3, done.output
+    assert "some fits failed: 2 runs: 2 failed; ZeroDivisionError" in done.output
+    assert (tmp_path / "s" / "choice.json").exists()
+
+
+def test_choose_k_refuses_the_folder_of_another_study_before_any_work(run, graph, tmp_path, monkeypatch):
+    snmf_dist.fit_many(graph, ks=[2], out=tmp_path / "s", max_iter=900)
+    monkeypatch.setattr(choosing, "screen", None)
+    done = run("choose-k", graph.path, "-k", "2:4", "--out", tmp_path / "s")
+    assert done.exit_code == 2, done.output
+    assert "the study was begun with max_iter=900, now it is 1000" in done.output
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,14 @@ def test_bad_input_is_refused_before_any_work(graph, tmp_path, given, message):
     assert not (tmp_path / "s").exists()
 
 
+def test_what_many_runs_warn_of_is_said_once(graph, tmp_path):
+    grid = {"ks": [2, 3], "seeds": 2, "inits": ["kmeans", "random"], "tol": 1e-15}
+    with pytest.warns(errors.ResultWarning, match="tol is 1e-15, finer than the rounding") as caught:
+        snmf_dist.fit_many(graph, **grid, out=tmp_path / "s", dry_run=True)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
 def test_an_output_that_is_something_else_is_refused(graph, tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
@@ -177,6 +185,10 @@ def test_a_changed_graph_or_setting_is_refused_by_name(graph, tmp_path):
     snmf_dist.fit_many({"g": graph}, ks=[2], out=tmp_path / "s", max_iter=50)
     with pytest.raises(errors.InputError, match="begun with max_iter=50, now it is 60"):
         snmf_dist.fit_many({"g": graph}, ks=[2], out=tmp_path / "s", max_iter=60)
+    with pytest.raises(errors.InputError, match="begun with max_iter=50, now it is 1000"):
+        snmf_dist.fit_many({"g": graph}, ks=[2], out=tmp_path / "s")
+    said = {"max_iter": 50, "specks": "drop"}  # a default that is said is no change
+    assert snmf_dist.fit_many({"g": graph}, ks=[2], out=tmp_path / "s", **said).counts["done"] == 1
     other = snmf_dist.import_graph(planted_graph(seed=5)[0], tmp_path / "other.zarr")
     with pytest.raises(errors.InputError, match=r"the graph g .* is not the one of before"):
         snmf_dist.fit_many({"g": other}, ks=[2], out=tmp_path / "s", max_iter=50)
@@ -187,7 +199,7 @@ def test_a_second_process_is_refused_or_joins(graph, tmp_path):
     snmf_dist.fit_many(graph, ks=[2, 3], out=out, max_at_once=1, listeners=[Counts(fails_in=1)])
     left = next(row for row in snmf_dist.open_study(out).rows if row["state"] == "failed")
     with only_writer(str(out)):
-        with pytest.raises(errors.OutputBusy):
+        with pytest.raises(errors.OutputBusy, match="join=True"):
             snmf_dist.fit_many(graph, ks=[2, 3], out=out, max_at_once=1)
         with pytest.raises(errors.InputError, match="not in the study to join"):
             snmf_dist.fit_many(graph, ks=[2, 3, 4], out=out, max_at_once=1, join=True)
@@ -322,7 +334,7 @@ def test_every_part_of_the_grid_goes_early():
         assert sorted(coarse_to_fine(n)) == list(range(n))
 
 
-def test_a_table_of_a_thousand_runs_is_read_in_under_a_second(tmp_path):
+def test_a_table_of_a_thousand_runs_takes_under_a_second_of_processor_time(tmp_path):
     settings = [{"k": k, "seed": s, "rho": "auto"} for k in range(2, 102) for s in range(10)]
     runs = [{"run_id": run_id("f", one), "graph": "g", "settings": one} for one in settings]
     folder = StudyFolder(str(tmp_path / "s"))
@@ -332,10 +344,26 @@ def test_a_table_of_a_thousand_runs_is_read_in_under_a_second(tmp_path):
         folder.add_event("started", run["run_id"])
         folder.add_event("done", run["run_id"], status="SETTLED", captured=1.0, seconds=0.5)
     folder.write("runs.parquet", parquet(make_rows(runs, folder.events())))
-    begin = time.perf_counter()
+    begin = time.process_time()  # the machine may be busy with other things
     assert pq.read_table(tmp_path / "s" / "runs.parquet").num_rows == 1000
     assert snmf_dist.open_study(tmp_path / "s").counts["done"] == 1000
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
+
+
+def test_events_are_read_as_they_come_and_torn_ones_left_out(tmp_path):
+    one, other = (StudyFolder(str(tmp_path)) for _ in range(2))
+    assert one.events() == []
+    for number, name in enumerate("abc", start=1):
+        other.add_event("started", name)
+        assert len(one.events()) == number
+    with open(tmp_path / "events.jsonl", "ab") as file:
+        file.write(b'{"event": "done", "run')  # a process was killed while it wrote
+    assert len(one.events()) == 3
+    other.add_event("done", "a", captured=1.0)
+    assert [event["run_id"] for event in one.events()] == ["a", "b", "c", "a"]
+    assert one.events() == StudyFolder(str(tmp_path)).events()
+    (tmp_path / "events.jsonl").write_bytes(b"")
+    assert one.events() == []
 
 
 def test_a_study_may_be_in_an_object_store(graph):
@@ -346,6 +374,8 @@ def test_a_study_may_be_in_an_object_store(graph):
     assert snmf_dist.fit_many(graph, ks=[2, 3], out=out, listeners=[counts]).counts["done"] == 2
     assert counts.begun == 0
     assert study.best(k=3).k == 3
+    with pytest.raises(errors.StoreExists, match=r"holds .* and no study; choose another"):
+        snmf_dist.fit_many(graph, ks=[2], out=f"{out}/runs")
 
 
 SCRIPT = """

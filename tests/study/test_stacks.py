@@ -1,11 +1,14 @@
 """Runs side by side share the passes over A, and each has the bits of the lone run."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import snmf_dist
+from snmf_dist.locks import only_writer
 from snmf_dist.study import work
 from tests.helpers import planted_graph
 from tests.study.test_many import Counts
@@ -96,8 +99,8 @@ def test_at_most_so_many_runs_are_side_by_side(graph, tmp_path):
     assert sorted(row["stack"] for row in study.rows) == [2, 2, 4, 4, 4, 4]
 
 
-@pytest.mark.parametrize("init", ["random", "kmeans"])
-def test_an_interrupted_stack_goes_on_from_its_checkpoint(graph, tmp_path, init):
+@pytest.mark.parametrize(("init", "taken"), [("random", False), ("kmeans", True)])
+def test_an_interrupted_stack_goes_on_from_its_checkpoint(graph, tmp_path, init, taken):
     grid = {**GRID, "inits": init}
 
     class Stop(Counts):
@@ -121,14 +124,30 @@ def test_an_interrupted_stack_goes_on_from_its_checkpoint(graph, tmp_path, init)
             self.first = self.first or record.iteration
 
     first = First()
-    found = snmf_dist.fit_many(graph, **grid, out=tmp_path / "s", **settings, listeners=[first])
+    busy = snmf_dist.open_study(tmp_path / "s").rows[0]["path"]
+    with only_writer(str(tmp_path / "s" / busy)) if taken else nullcontext():  # another process has a run of it
+        found = snmf_dist.fit_many(graph, **grid, out=tmp_path / "s", **settings, listeners=[first])
     assert first.first > 10
+    assert found.counts["done"] == 6 - taken
+    found = snmf_dist.fit_many(graph, **grid, out=tmp_path / "s", **settings)
     assert not list((tmp_path / "s" / "runs").glob("stack-*"))
     expected = snmf_dist.fit_many(graph, **grid, out=tmp_path / "other", max_at_once=1, **settings)
     for row in expected.rows:
         pair = [np.asarray(study.solution(row["run_id"]).membership) for study in (found, expected)]
         assert_array_equal(*pair)
         assert row["captured"] == next(one for one in found.rows if one["run_id"] == row["run_id"])["captured"]
+
+
+def test_a_stack_leaves_out_the_runs_that_another_process_has(graph, tmp_path):
+    given = {**GRID, "out": tmp_path / "s", "max_iter": 10}
+    busy = snmf_dist.fit_many(graph, **given, dry_run=True).rows[0]
+    (tmp_path / "s" / "runs").mkdir(parents=True)
+    with only_writer(str(tmp_path / "s" / busy["path"])):
+        study = snmf_dist.fit_many(graph, **given)
+    assert [(row["state"], row["stack"]) for row in study.rows] == [("waiting", None)] + 5 * [("done", 5)]
+    study = snmf_dist.fit_many(graph, **given)
+    assert [(row["state"], row["stack"]) for row in study.rows] == [("done", 1)] + 5 * [("done", 5)]
+    assert_bits_of_lone_runs(graph, study)
 
 
 def test_runs_of_a_stack_that_fails_go_alone(graph, tmp_path, monkeypatch):
