@@ -1,6 +1,7 @@
 """deploy/slurm on a real slurmctld, three virtual nodes: time limits, a node that goes down, a killed launcher."""
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def graph(tmp_path):
     return snmf_dist.build_graph(plant()[0], tmp_path / "graph.zarr", exact=True)
 
 
-def run(slurm, folder, *command, seconds=300):
+def run(slurm, folder, *command, seconds=600):
     given = {**os.environ, **slurm.environment, "SNMF_PYTHON": sys.executable, "SNMF_INTERFACE": "lo"}
     line = [str(one) for one in command]
     return subprocess.run(line, env=given, cwd=folder, capture_output=True, text=True, timeout=seconds)
@@ -84,6 +85,27 @@ def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
     assert "start 1" not in log_of(tmp_path)
     same_as_undisturbed(graph, out, 150)
     assert not list(tmp_path.glob("snmf-*/tls")), "no key is left"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_a_fit_whose_time_is_over_twice_is_queued_again_and_ends_as_the_undisturbed_one(slurm, graph, tmp_path):
+    out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
+    run(slurm, tmp_path, "sbatch", *SIZE, batch, "fit", graph.path, "-k", 8, *fit_options(out, 200))
+    for restart in range(2):
+        wait_until(lambda start=f" start {restart} ": iterates(log_of(tmp_path).partition(start)[2]), 600)
+        job = slurm.ask("squeue", "-h", "-o", "%i").strip()
+        slurm.ask("scancel", "--batch", "--signal", "USR1", job)  # what SLURM itself sends before the time limit
+    wait_until(lambda: " end 2, exit code" in log_of(tmp_path), 600)
+    said = log_of(tmp_path)
+    assert said.count("queued again, to continue from the checkpoint") == 2, said
+    assert said.count("from a checkpoint") == 2, said
+    same_as_undisturbed(graph, out, 200)
+
+
+def iterates(said):
+    """Whether the table of a fit has a row."""
+    return re.search(r"^ +\d+  +\d", said, flags=re.MULTILINE)
 
 
 @pytest.mark.study

@@ -25,8 +25,9 @@ python=${SNMF_PYTHON:-python3}
 restart=${SLURM_RESTART_COUNT:-0}
 mkdir -p "$run"
 command='' again=0
-trap 'again=1; [[ -z $command ]] || kill -TERM $command' USR1
-trap '[[ -n $command ]] || exit 143; kill -TERM $command' TERM
+end_command() { [[ -z $command ]] || kill -TERM "$command" 2>/dev/null || true; } # it may have ended by itself
+trap 'again=1; end_command' USR1
+trap '[[ -n $command ]] || exit 143; end_command' TERM
 echo "$(date -Is) start $restart on $SLURM_JOB_NODELIST"
 
 # Everybody who reaches a Dask process without TLS can run code in it: this job has certificates of its own.
@@ -57,9 +58,10 @@ srun --no-kill --kill-on-bad-exit=0 --wait=0 --output="$run/worker-$restart-%n.l
 address=$(sed -n 's/.*"address": "\(.*\)".*/\1/p' "$run/scheduler.json")
 "$python" -m snmf_dist "$@" --scheduler "$address" &
 command=$!
-[[ $again == 0 ]] || kill -TERM $command
+[[ $again == 0 ]] || end_command
+while kill -0 $command 2>/dev/null; do wait $command || true; done # a signal ends a wait before the command ends
 code=0
-while kill -0 $command 2>/dev/null; do code=0; wait $command || code=$?; done
+wait $command || code=$?
 echo "$(date -Is) end $restart, exit code $code"
 if [[ $again == 1 && $code == 143 && $restart -lt ${SNMF_RESTARTS:-100} ]]; then
     echo "the time limit is near: queued again, to continue from the checkpoint"
