@@ -54,7 +54,7 @@ LAYERS = [
     "scaling.grid scaling.measure scaling.model scaling.cost scaling.pictures scaling.page scaling.running",
     "estimator",
     "__init__",
-    "cli.progress cli.output cli.graphs cli.fits cli.stores cli.people cli.planting cli.studies cli.demo cli.ops",
+    "cli.progress cli.output cli.planting cli.graphs cli.fits cli.stores cli.people cli.studies cli.demo cli.ops",
     "cli.scale",
     "cli.commands cli",
     "__main__",
