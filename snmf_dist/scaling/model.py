@@ -111,6 +111,11 @@ def cost_of(run: Run, name: str) -> float:
     return seconds / max(run["evaluations"], 1) if name == "evaluation" else seconds
 
 
+def an_iteration(group: Sequence[Run]) -> float:
+    """Seconds of an iteration, the median of equal runs."""
+    return median(sum(cost_of(run, name) for name in AN_ITERATION) for run in group)
+
+
 def place_of(workers: int) -> str:
     """Runs in one process and on workers have coefficients of their own."""
     return "workers" if workers else "process"
@@ -147,9 +152,7 @@ def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
     seen = [group for group in points if group[0]["n"] != largest]
     jobs = [job_of(group[0]) for group in seen]
     runs = [run for group in seen for run in group]
-    typical = {
-        name: _median(run[name] for run in runs) for name in ("iterations", "evaluations", "start_products")
-    }
+    typical = {name: median(run[name] for run in runs) for name in ("iterations", "evaluations", "start_products")}
     shares = [run["halo_rows"] * w / (run["n"] * (w - 1)) for run in runs if (w := run["workers"]) > 1]
     found: dict[str, Any] = {
         "sizes": len(sizes),
@@ -160,7 +163,7 @@ def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
             name: [min(getattr(job, name) for job in jobs), max(getattr(job, name) for job in jobs)]
             for name in ("rows", "entries", "k", "workers")
         },
-        "typical": {**typical, "halo_share": _median(shares) if shares else 1.0},
+        "typical": {**typical, "halo_share": median(shares) if shares else 1.0},
         "terms": {name: _fit_formula(name, seen) for name in FORMULAS},
     }
     held = [group for group in points if group[0]["n"] == largest]
@@ -169,7 +172,8 @@ def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
     return found
 
 
-def _median(values: Iterable[float]) -> float:
+def median(values: Iterable[float]) -> float:
+    """The middle of some numbers."""
     return float(np.median(list(values)))
 
 
@@ -179,7 +183,7 @@ def _fit_formula(name: str, points: list[list[Run]]) -> list[dict[str, Any]]:
         points = [group for group in points if group[0]["workers"] <= group[0]["cores"]] or points
     terms = FORMULAS[name]
     X = np.array([[job_of(group[0]).terms()[term] for term in terms] for group in points])
-    y = np.array([_median(cost_of(run, name) for run in group) for group in points])
+    y = np.array([median(cost_of(run, name) for run in group) for group in points])
     X, y = X / np.maximum(y, 1e-9)[:, None], (y > 0).astype(float)
     apart = _told_apart(X)
     random = np.random.default_rng(0)
@@ -249,7 +253,7 @@ def _try_on(place: Mapping[str, Any], group: list[Run]) -> dict[str, Any]:
     }
     for name, (column, foretold) in measures.items():
         values = [run[column] for run in group]
-        middle = _median(values)
+        middle = median(values)
         found[name] = {"median": middle, "low": min(values), "high": max(values), "foretold": foretold}
         found[name]["error"] = foretold / middle - 1
     return found
