@@ -2,12 +2,15 @@
 
 import importlib.util
 import json
-from typing import Any
+import os
+from typing import Any, Self
 
+from snmf_dist import storage
+from snmf_dist.errors import InputError
 from snmf_dist.scaling.measure import COLUMNS
 from snmf_dist.scaling.model import fit_model, place_of, split_sweep
 from snmf_dist.scaling.page import draw_page
-from snmf_dist.study.folder import MODEL, PAGE, PHASE_TABLE, SCALING_PICTURE, TABLE
+from snmf_dist.study.folder import MODEL, PAGE, PHASE_TABLE, SCALING, SCALING_PICTURE, TABLE, StudyFolder
 from snmf_dist.study.table import parquet
 from snmf_dist.study.view import Study
 
@@ -22,6 +25,14 @@ class ScalingStudy(Study):
 
     Besides what a `Study` has, ``phases`` holds a row a run and phase. Results are removed once they are measured.
     """
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a study, finished or under way, by its folder."""
+        found = cls(StudyFolder(storage.normal_path(path)))
+        if found.spec["settings"].get("study") != SCALING:
+            raise InputError(f"{found.path}: holds a study of other runs; open it with open_study")
+        return found
 
     @property
     def measured(self) -> list[dict[str, Any]]:

@@ -141,6 +141,9 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, graph):
     with pytest.raises(InputError, match="other runs"):
         snmf_dist.scaling_study(tmp_path / "many", **SMALL)
     snmf_dist.scaling_study(tmp_path / "s", **{**SMALL, "rows": [400]})
+    assert len(snmf_dist.ScalingStudy.open(tmp_path / "s").measured) == 1
+    with pytest.raises(InputError, match="open_study"):
+        snmf_dist.ScalingStudy.open(tmp_path / "many")
     with pytest.raises(InputError, match="seed=0"):
         snmf_dist.scaling_study(tmp_path / "s", seed=1, **SMALL)
     with pytest.raises(InputError, match="begun with"):
