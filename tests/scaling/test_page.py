@@ -15,7 +15,7 @@ MACHINE = {"processor": "a toy", "cores": 2, "memory": 8e9}
 
 @pytest.fixture(scope="module")
 def study():
-    more = {"nmi": 0.95, "planned_bytes": 5e8, "tasks": 25.0, "repeat": 0}
+    more = {"nmi": 0.95, "tasks": 25.0, "repeat": 0}
     runs = [{**run, **more, "rows": run["n"]} for run in made_up_study(cores=2)]
     model = {**fit_model(runs), "machine": MACHINE, "created": "2026-01-02"}
     return SimpleNamespace(measured=runs, model=model, spec={"runs": runs})
