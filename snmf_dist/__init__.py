@@ -17,7 +17,8 @@ from snmf_dist.result.records import IterationRecord, Status
 from snmf_dist.result.scores import score
 from snmf_dist.result.solution import Solution, open_solution
 from snmf_dist.scaling.cost import FitCost, plan_cost
-from snmf_dist.scaling.running import ScalingStudy, scaling_study
+from snmf_dist.scaling.running import scaling_study
+from snmf_dist.scaling.view import ScalingStudy
 from snmf_dist.study.choosing import KStudy, choose_k
 from snmf_dist.study.many import fit_many
 from snmf_dist.study.view import Study, open_study

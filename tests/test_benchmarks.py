@@ -6,7 +6,8 @@ import pytest
 from scipy import sparse
 
 import snmf_dist
-from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, speed
+from snmf_dist.scaling import view
+from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, scaling, speed
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -94,3 +95,16 @@ def test_every_claim_of_speed_has_its_line(monkeypatch, capsys, tmp_path):
     assert all(line["found"] > 0 for line in lines if "exponent" not in line["what"])
     table = capsys.readouterr().out
     assert all(line["what"] in table for line in lines)
+
+
+def test_a_scaling_study_becomes_tables(monkeypatch, capsys, tmp_path):
+    sizes = {"rows": [400, 800, 1600], "ks": [3], "workers": [0], "degrees": [12], "repeats": 1}
+    monkeypatch.setattr(view, "draw_page", lambda study: (b"", b""))
+    snmf_dist.scaling_study(tmp_path / "s", **sizes)
+    out = tmp_path / "scaling.json"
+    monkeypatch.setattr("sys.argv", ["scaling", str(tmp_path / "s"), "--json", str(out)])
+    scaling.main()
+    tables = json.loads(out.read_text())["tables"]
+    assert [row["n"] for row in tables["held-out"]["rows"]] == [1600]
+    assert len(tables["growth"]["rows"]) == 3
+    assert "| one process |" in capsys.readouterr().out

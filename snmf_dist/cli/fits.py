@@ -302,7 +302,8 @@ def plan_(
         assert rows is not None, "one or the other is given"
         assert entries is not None, "it comes with rows"
         found, halo = plan_sizes(rows, entries, k, model=model, **options), None
-    cost = snmf_dist.plan_cost(rows, entries, k, workers=workers, halo=halo, iterations=iterations, model=model)
+    given: Any = {"workers": workers, "halo": halo, "iterations": iterations, "planned": found.way.process}
+    cost = snmf_dist.plan_cost(rows, entries, k, model=model, **given)
     for line in found.lines():
         click.echo(line)
     for line in [NO_MODEL] if cost is None else cost.lines():

@@ -6,6 +6,8 @@ from typing import Any
 
 from snmf_dist.engine import machine
 
+LEAST = 1e9  # bytes of memory that a worker may use: more than cores or memory allow is for tiny data
+
 
 @contextmanager
 def own_workers(number: int) -> Iterator[Any]:
@@ -14,11 +16,11 @@ def own_workers(number: int) -> Iterator[Any]:
     Parameters
     ----------
     number : int
-        How many. Together they may use all memory that this process may.
+        How many. Each may use its share of the memory that this process may, or a gigabyte if that is more.
     """
     from distributed import Client, LocalCluster
 
-    share = int(machine.memory() / number)
+    share = int(max(machine.memory() / number, LEAST))
     with (
         LocalCluster(
             n_workers=number,

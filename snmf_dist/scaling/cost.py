@@ -17,6 +17,7 @@ from snmf_dist.solve.solvers import SOLVERS
 from snmf_dist.validation import choice, positive_number, whole_number
 
 SHIPPED = "default.json"  # beside this file
+ROUGH = 100.0  # times beyond what was measured from which on a figure is no more than a guess
 EXPECTED = "expected model.json of snmf-dist scale"
 
 
@@ -70,7 +71,8 @@ class FitCost:
             f"files        {kept}",
         ]
         beyond = ", ".join(f"× {factor:.3g} in {name}" for name, factor in self.extrapolated.items())
-        found.append(f"extrapolated {beyond} beyond what was measured" if beyond else "extrapolated no")
+        rough = "; no more than a rough guess" if max(self.extrapolated.values(), default=1) > ROUGH else ""
+        found.append(f"extrapolated {beyond} beyond what was measured{rough}" if beyond else "extrapolated no")
         found.append(f"measured on  {self.measured}")
         return found
 
@@ -89,6 +91,7 @@ def plan_cost(
     workers: int = 0,
     halo: float | None = None,
     iterations: int | None = None,
+    planned: float | None = None,
     model: str | os.PathLike[str] | None = None,
 ) -> FitCost | None:
     """Say what a fit would cost, of a graph that need not exist, as far as a measured model tells.
@@ -108,6 +111,8 @@ def plan_cost(
         needed.
     iterations : int, optional
         How many are reckoned with; by default as many as the measured runs took.
+    planned : float, optional
+        Bytes of the largest process as planned; by default those of the fastest way of running.
     model : str or path-like, optional
         ``model.json`` of `scaling_study`; by default the one that comes with the package.
 
@@ -142,7 +147,9 @@ def plan_cost(
         halo = typical["halo_share"] * rows * (w - 1) / w
     times = typical["iterations"] if iterations is None else iterations
     looks = typical["evaluations"] * times / max(typical["iterations"], 1)
-    job = FitSize(rows, entries, k, workers, halo, typical["start_products"])
+    if planned is None:
+        planned = plan_sizes(rows, entries, k, workers=workers, model=model).way.process
+    job = FitSize(rows, entries, k, workers, halo, typical["start_products"], planned)
     costs = foretell(place, job)
     how_often = {**dict.fromkeys(OF_TIME, 1), **dict.fromkeys(AN_ITERATION, times), "evaluation": looks}
     phases = {name: costs[name] * how_often[name] for name in OF_TIME}

@@ -6,12 +6,13 @@
 
     sweep  = b · entries · K / w + c · rows · K² / w + d · entries / w + e · rows · K / w
     halo   = f · halo · K
-    engine = a + g · tasks
+    engine = a + g · tasks + h · K³
 
 w is the number of workers, halo the rows that a block needs of others, tasks the most that an iteration makes. The
-other phases, memory, traffic and files have terms of the same kind (`FORMULAS`). Coefficients are at least 0 and
-are fitted to the medians of equal runs by least squares of the relative error; their intervals are those of 200
-draws of the points with replacement. The largest size is left out of the fit, and is what the model is tried on.
+other phases, traffic and files have terms of the same kind, where V = K + 10 are the columns that eigenvectors are
+found with; memory is a constant and a share of what was planned (`FORMULAS`). Coefficients are at least 0 and are
+fitted to the medians of equal runs by least squares of the relative error; their intervals are those of 200 draws
+of the points with replacement. The largest size is left out of the fit, and is what the model is tried on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,13 +26,13 @@ Run = Mapping[str, Any]
 
 FORMULAS: dict[str, tuple[str, ...]] = {
     "read": ("1", "entries/w", "rows/w"),
-    "start": ("1", "products", "products*entries*K/w", "products*rows*K/w", "rows*K^2/w", "products*halo*K"),
+    "start": ("1", "products", "products*entries*V/w", "products*rows*V/w", "rows*V^2/w", "products*halo*V"),
     "sweep": ("entries*K/w", "rows*K^2/w", "entries/w", "rows*K/w"),
     "halo": ("halo*K",),
-    "engine": ("1", "tasks"),
+    "engine": ("1", "tasks", "K^3"),
     "evaluation": ("1", "entries*K/w", "rows*K/w", "halo*K"),
     "save": ("1", "rows*K/w", "rows*K"),
-    "memory": ("1", "entries/w", "rows*K/w", "rows/w"),
+    "memory": ("1", "planned"),
     "traffic": ("w*halo*K",),
     "graph_files": ("1", "entries", "rows"),
     "result_files": ("1", "rows*K", "rows"),
@@ -57,6 +58,8 @@ class FitSize:
         Rows that a block needs of others.
     products : float
         Products with A before the first iteration.
+    planned : float
+        Bytes of the largest process as planned.
     """
 
     rows: float
@@ -65,10 +68,12 @@ class FitSize:
     workers: int
     halo: float
     products: float
+    planned: float
 
     def terms(self) -> dict[str, float]:
         """The value of every term of `FORMULAS`."""
         n, m, K, w = float(self.rows), float(self.entries), float(self.k), float(max(self.workers, 1))
+        V = K + 10  # columns that the eigenvectors are found with
         return {
             "1": 1.0,
             "entries/w": m / w,
@@ -83,15 +88,19 @@ class FitSize:
             "w*halo*K": w * self.halo * K,
             "tasks": 10 * w + 10,
             "products": self.products,
-            "products*entries*K/w": self.products * m * K / w,
-            "products*rows*K/w": self.products * n * K / w,
-            "products*halo*K": self.products * self.halo * K,
+            "planned": self.planned,
+            "products*entries*V/w": self.products * m * V / w,
+            "products*rows*V/w": self.products * n * V / w,
+            "rows*V^2/w": n * V * V / w,
+            "products*halo*V": self.products * self.halo * V,
+            "K^3": K**3,
         }
 
 
 def job_of(run: Run) -> FitSize:
     """The job that a run of a study was."""
-    return FitSize(run["n"], run["nnz"], run["k"], run["workers"], run["halo_rows"], run["start_products"])
+    names = ("n", "nnz", "k", "workers", "halo_rows", "start_products", "planned_bytes")
+    return FitSize(*(run[name] for name in names))
 
 
 def cost_of(run: Run, name: str) -> float:
@@ -109,6 +118,11 @@ def cost_of(run: Run, name: str) -> float:
     if name in AN_ITERATION:
         return seconds / iterations
     return seconds / max(run["evaluations"], 1) if name == "evaluation" else seconds
+
+
+def an_iteration(group: Sequence[Run]) -> float:
+    """Seconds of an iteration, the median of equal runs."""
+    return median(sum(cost_of(run, name) for name in AN_ITERATION) for run in group)
 
 
 def place_of(workers: int) -> str:
@@ -147,9 +161,7 @@ def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
     seen = [group for group in points if group[0]["n"] != largest]
     jobs = [job_of(group[0]) for group in seen]
     runs = [run for group in seen for run in group]
-    typical = {
-        name: _median(run[name] for run in runs) for name in ("iterations", "evaluations", "start_products")
-    }
+    typical = {name: median(run[name] for run in runs) for name in ("iterations", "evaluations", "start_products")}
     shares = [run["halo_rows"] * w / (run["n"] * (w - 1)) for run in runs if (w := run["workers"]) > 1]
     found: dict[str, Any] = {
         "sizes": len(sizes),
@@ -160,7 +172,7 @@ def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
             name: [min(getattr(job, name) for job in jobs), max(getattr(job, name) for job in jobs)]
             for name in ("rows", "entries", "k", "workers")
         },
-        "typical": {**typical, "halo_share": _median(shares) if shares else 1.0},
+        "typical": {**typical, "halo_share": median(shares) if shares else 1.0},
         "terms": {name: _fit_formula(name, seen) for name in FORMULAS},
     }
     held = [group for group in points if group[0]["n"] == largest]
@@ -169,7 +181,8 @@ def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
     return found
 
 
-def _median(values: Iterable[float]) -> float:
+def median(values: Iterable[float]) -> float:
+    """The middle of some numbers."""
     return float(np.median(list(values)))
 
 
@@ -179,7 +192,7 @@ def _fit_formula(name: str, points: list[list[Run]]) -> list[dict[str, Any]]:
         points = [group for group in points if group[0]["workers"] <= group[0]["cores"]] or points
     terms = FORMULAS[name]
     X = np.array([[job_of(group[0]).terms()[term] for term in terms] for group in points])
-    y = np.array([_median(cost_of(run, name) for run in group) for group in points])
+    y = np.array([median(cost_of(run, name) for run in group) for group in points])
     X, y = X / np.maximum(y, 1e-9)[:, None], (y > 0).astype(float)
     apart = _told_apart(X)
     random = np.random.default_rng(0)
@@ -249,7 +262,7 @@ def _try_on(place: Mapping[str, Any], group: list[Run]) -> dict[str, Any]:
     }
     for name, (column, foretold) in measures.items():
         values = [run[column] for run in group]
-        middle = _median(values)
+        middle = median(values)
         found[name] = {"median": middle, "low": min(values), "high": max(values), "foretold": foretold}
         found[name]["error"] = foretold / middle - 1
     return found

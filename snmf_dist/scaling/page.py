@@ -8,7 +8,8 @@ from snmf_dist.report import html
 from snmf_dist.report.drawing import to_svg
 from snmf_dist.report.html import Html, section
 from snmf_dist.report.words import count, duration, share, size
-from snmf_dist.scaling.model import Run
+from snmf_dist.scaling.efficiency import LINKS, efficiency_rows
+from snmf_dist.scaling.model import Run, an_iteration, medians
 from snmf_dist.scaling.pictures import draw_scaling, name_of
 
 TRIED = ("Rows", "Entries a row", "K", "Workers", "Time", "Spread", "Foretold", "Error", "Error of memory")
@@ -27,6 +28,8 @@ def draw_page(study: Any) -> tuple[bytes, bytes]:
     parts = [
         _head(study, runs, model),
         section("Growth", html.figure(to_svg(figure, alt), _caption())),
+        _measured_efficiency(runs),
+        _foretold_efficiency(runs, model),
         *(_tables(PLACE_NAMES[name], place) for name, place in model["places"].items()),
         _runs(runs),
     ]
@@ -62,6 +65,62 @@ def _caption() -> str:
         "largest size, which it was not fitted to. The engine is the rest of the iterations: messages, "
         "scheduling, and waiting for the slowest worker. Sweep and halo are means over the workers."
     )
+
+
+def _measured_efficiency(runs: Sequence[Run]) -> Html | str:
+    """Strong and weak efficiency of an iteration, against one worker, wherever both were measured."""
+    seconds = {
+        (run["rows"], run["degree"], run["k"], run["workers"]): an_iteration(group)
+        for group in medians([run for run in runs if run["workers"]])
+        for run in group[:1]
+    }
+    cores = {run["workers"]: run["cores"] for run in runs}
+    rows = []
+    for (n, degree, k, w), here in sorted(seconds.items()):
+        strong, weak = seconds.get((n, degree, k, 1)), seconds.get((n // w, degree, k, 1)) if n % w == 0 else None
+        if w > 1 and (strong or weak):
+            where = name_of(w, cores=cores[w])
+            shown = [share(strong / here / w) if strong else "–", share(weak / here) if weak else "–"]
+            rows.append((count(n), f"{degree:g}", k, where, duration(here), *shown))
+    if not rows:
+        return ""
+    head = ("Rows", "Entries a row", "K", "Where", "An iteration", "Strong", "Weak")
+    note = (
+        "Strong: against the same graph on one worker. Weak: against a graph with as many rows a worker on one "
+        "worker. Each is the time of an iteration there, per worker, over that here."
+    )
+    return section("Efficiency, measured", html.table(head, rows, words=(3,), caption="Efficiency"), note=note)
+
+
+def _foretold_efficiency(runs: Sequence[Run], model: Mapping[str, Any]) -> Html | str:
+    place = model["places"].get("workers")
+    if place is None:
+        return ""
+    names = [f"{kind}, {link}" for link in LINKS for kind in ("strong", "weak")]
+    rows = [
+        (
+            row["workers"],
+            duration(row["engine"]) if row["runs"] else "–",
+            f"{row['tasks']:.0f}" if row["runs"] else "–",
+            duration(row["engine_foretold"]),
+            *(share(row[name]) for name in names),
+        )
+        for row in efficiency_rows(runs, place)
+    ]
+    head = (
+        "Workers",
+        "Engine, measured",
+        "Tasks, measured",
+        "Engine, foretold",
+        *(f"Foretold: {n}" for n in names),
+    )
+    note = (
+        "What the engine adds to an iteration, and the efficiency that the cost model foretells for the largest "
+        "graph (strong) and for one that is as many times larger as there are workers (weak), each on its own "
+        "core. Only the columns that say so were measured. Links slower than the measured ones are reckoned with "
+        "as bytes over speed."
+    )
+    return section("Efficiency, foretold", html.table(head, rows, caption="Efficiency, foretold"), note=note)
 
 
 def _tables(title: str, place: Mapping[str, Any]) -> Html:

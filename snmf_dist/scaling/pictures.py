@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.report.drawing import INK, MUTED, color_of, new_figure
-from snmf_dist.scaling.model import AN_ITERATION, Run, cost_of, medians
+from snmf_dist.scaling.model import Run, an_iteration, medians
 
 MANY_BARS = 12
 
@@ -15,7 +15,7 @@ def draw_scaling(runs: Sequence[Run], model: dict[str, Any]) -> Any:
     """All panels in one figure."""
     figure, panels = new_figure(10.2, 10.2, nrows=3, ncols=2)
     groups = medians(runs)
-    draw_growth(panels[0, 0], groups, "an iteration, s", an_iteration)
+    draw_growth(panels[0, 0], groups, "an iteration, s", lambda run: an_iteration([run]))
     draw_growth(panels[0, 1], groups, "a whole run, s", lambda run: float(run["wall"]))
     _draw_held_out(panels[0, 1], model)
     draw_speed_up(panels[1, 0], groups)
@@ -23,11 +23,6 @@ def draw_scaling(runs: Sequence[Run], model: dict[str, Any]) -> Any:
     draw_growth(panels[2, 0], groups, "memory of the largest process, GB", lambda run: run["peak_bytes"] / 1e9)
     draw_quality(panels[2, 1], groups)
     return figure
-
-
-def an_iteration(run: Run) -> float:
-    """Seconds of an iteration."""
-    return sum(cost_of(run, name) for name in AN_ITERATION)
 
 
 def name_of(workers: int, *, cores: int) -> str:
@@ -97,9 +92,7 @@ def draw_speed_up(panel: Any, groups: Sequence[list[Run]]) -> None:
     for group in groups:
         if group[0]["workers"]:
             key = (group[0]["n"], group[0]["degree"], group[0]["k"])
-            tables.setdefault(key, {})[group[0]["workers"]] = float(
-                np.median([an_iteration(run) for run in group])
-            )
+            tables.setdefault(key, {})[group[0]["workers"]] = an_iteration(group)
     several = [(key, one) for key, one in sorted(tables.items()) if len(one) > 1 and min(one) == 1]
     most = max((max(one) for _, one in several), default=1)
     for number, (key, one) in enumerate(several[-4:]):

@@ -1,7 +1,5 @@
 """scaling_study(): many sizes, one after the other, in a folder that the same call resumes."""
 
-import importlib.util
-import json
 import os
 import shutil
 import time
@@ -28,71 +26,13 @@ from snmf_dist.locks import only_writer
 from snmf_dist.planted import generate
 from snmf_dist.result.records import Status
 from snmf_dist.scaling.grid import Point, make_grid
-from snmf_dist.scaling.measure import COLUMNS, Measured, measure_run
-from snmf_dist.scaling.model import fit_model, place_of, split_sweep
-from snmf_dist.scaling.page import draw_page
-from snmf_dist.study.folder import MODEL, PAGE, PHASE_TABLE, SCALING, SCALING_PICTURE, TABLE, StudyFolder
-from snmf_dist.study.table import measured, parquet
-from snmf_dist.study.view import Study
+from snmf_dist.scaling.measure import Measured, measure_run
+from snmf_dist.scaling.view import ScalingStudy
+from snmf_dist.study.folder import SCALING, StudyFolder
+from snmf_dist.study.table import measured
 from snmf_dist.validation import positive_number, synchronous, whole_number
 
-FACTS = (
-    *("wall", "n", "nnz", "iterations", "evaluations", "start_products", "blocks", "halo_rows", "tasks", "cores"),
-    *("peak_bytes", "client_peak_bytes", "planned_bytes", "graph_bytes", "result_bytes"),
-)
 SPARE_TIME = 1.3  # a run is begun only if so many times what it is expected to take is left
-
-
-class ScalingStudy(Study):
-    """The runs of `scaling_study`; every property looks at the files anew.
-
-    Besides what a `Study` has, ``phases`` holds a row a run and phase. Results are removed once they are measured.
-    """
-
-    @property
-    def measured(self) -> list[dict[str, Any]]:
-        """What the runs that are done cost: settings, facts, and a list of phases, a mapping a run."""
-        settings = {run["run_id"]: run["settings"] for run in self.spec["runs"]}
-        found: dict[str, dict[str, Any]] = {}
-        for event in self.folder.events():
-            if event["event"] == "done" and event["run_id"] in settings and "phases" in event:
-                found[event["run_id"]] = {**settings[event["run_id"]], **event}
-        return [found[run_id] for run_id in settings if run_id in found]
-
-    @property
-    def phases(self) -> list[dict[str, Any]]:
-        """The table of phases, a mapping a run and phase; the parts of a sweep are `modelled`, and within it."""
-        found, places = [], self.model["places"]
-        for run in self.measured:
-            names = ("run_id", "rows", "degree", "k", "workers", "repeat")
-            both = {**{name: run[name] for name in names}, **{name: run.get(name) for name in FACTS}}
-            listed = [{**one, "modelled": False} for one in run["phases"]]
-            for part, seconds in split_sweep(places[place_of(run["workers"])], run).items():
-                listed.append({"phase": f"sweep: {part}", "seconds": seconds, "modelled": True})
-            found += [{**both, **dict.fromkeys(COLUMNS), **one} for one in listed]
-        return found
-
-    @property
-    def model(self) -> dict[str, Any]:
-        """The cost model that the runs done so far give, with where and when they were measured."""
-        return {**fit_model(self.measured), "created": self.spec["created"], "machine": self.spec["machine"]}
-
-    def write_model(self) -> None:
-        """Write ``model.json`` anew, and ``scaling.html`` and ``scaling.png`` if matplotlib is installed."""
-        if not self.measured:
-            return
-        self.folder.write(MODEL, json.dumps(self.model, indent=1).encode())
-        if importlib.util.find_spec("matplotlib") is not None:
-            page, picture = draw_page(self)
-            self.folder.write(PAGE, page)
-            self.folder.write(SCALING_PICTURE, picture)
-
-    def write_tables(self) -> None:
-        """Write ``runs.parquet`` and ``phases.parquet`` anew."""
-        self.folder.write(TABLE, parquet(self.rows))
-        rows = self.phases
-        if rows:
-            self.folder.write(PHASE_TABLE, _table(rows))
 
 
 def scaling_study(
@@ -361,13 +301,3 @@ def _cpu(phase: dict[str, Any]) -> float:
 def _size_of(path: str) -> int:
     """Bytes of all files in a folder."""
     return sum(os.path.getsize(os.path.join(place, name)) for place, _, names in os.walk(path) for name in names)
-
-
-def _table(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows), sink)
-    return bytes(sink.getvalue())

@@ -12,7 +12,7 @@ from snmf_dist.errors import InputError, StoreNotFound
 from snmf_dist.scaling.model import FORMULAS, fit_model, job_of
 
 B, C, D, E, F, A0, G = 2e-9, 5e-10, 4e-9, 3e-9, 1e-8, 0.02, 1e-4  # of sweep, halo and engine, as in `model`
-BYTES = {"1": 3e8, "entries/w": 8.0, "rows*K/w": 24.0, "rows/w": 64.0}
+PLANNED = {"entries/w": 8.0, "rows*K/w": 24.0, "rows/w": 64.0}  # bytes
 
 
 def made_up_run(n, degree, k, workers, *, cores=4, noise=1.0):
@@ -20,12 +20,13 @@ def made_up_run(n, degree, k, workers, *, cores=4, noise=1.0):
     w = max(workers, 1)
     run = {"n": n, "nnz": n * degree, "degree": degree, "k": k, "workers": workers, "cores": cores}
     run |= {"halo_rows": 0.8 * n * (w - 1) / w, "start_products": 18, "iterations": 20, "evaluations": 3}
+    run["planned_bytes"] = 0.0
     terms = job_of(run).terms()
     halo = F * terms["halo*K"]
     sweep = B * terms["entries*K/w"] + C * terms["rows*K^2/w"] + D * terms["entries/w"] + E * terms["rows*K/w"]
     seconds = {
         "read": 1e-9 * terms["entries/w"],
-        "start": 0.1 + 18 * 3e-9 * terms["entries*K/w"],
+        "start": 0.1 + 3e-9 * terms["products*entries*V/w"],
         "sweep": 20 * sweep,
         "halo": 20 * halo,
         "KxK": 0.0,
@@ -37,7 +38,8 @@ def made_up_run(n, degree, k, workers, *, cores=4, noise=1.0):
         {"phase": name, "seconds": noise * value, "bytes_sent": 20 * 8 * w * terms["halo*K"] * (name == "halo")}
         for name, value in seconds.items()
     ]
-    peak = sum(value * terms[name] for name, value in BYTES.items())
+    run["planned_bytes"] = 3e8 + sum(value * terms[name] for name, value in PLANNED.items())
+    peak = 2e8 + 0.9 * run["planned_bytes"]
     files = {"graph_bytes": 5.0 * terms["entries"], "result_bytes": 4.0 * terms["rows*K"]}
     return {**run, **files, "phases": phases, "wall": noise * sum(seconds.values()), "peak_bytes": peak}
 
@@ -126,6 +128,9 @@ def test_a_job_far_beyond_the_study_is_foretold_and_called_extrapolated(model_fi
     assert cost.files["result"] == pytest.approx(4e9 * 20, rel=1e-3)
     text = "\n".join(cost.lines())
     assert "× 1.25e+03 in rows" in text
+    assert "rough guess" in text
+    planned = snmf_dist.plan_cost(10**9, 3 * 10**10, 20, workers=64, model=model_file, planned=1e10)
+    assert planned.memory == pytest.approx(2e8 + 9e9)
     assert "a toy" in text
     within = snmf_dist.plan_cost(4 * 10**5, 4 * 10**6, 20, workers=2, model=model_file, iterations=40)
     assert within.extrapolated == {}

@@ -9,9 +9,18 @@ from click.testing import CliRunner
 import snmf_dist
 from snmf_dist.cli import main
 from snmf_dist.errors import InputError
+from snmf_dist.scaling import view
+from snmf_dist.scaling.grid import make_grid
 
 SMALL = {"rows": [400, 800], "ks": [3], "workers": [0], "degrees": [12], "repeats": 1}
 PHASES = ["read", "start", "sweep", "halo", "KxK", "engine", "evaluation", "save"]
+
+
+@pytest.fixture(autouse=True)
+def no_page(request, monkeypatch):
+    """Drawing takes longer than these runs; `test_page` looks at the page."""
+    if "draws" not in request.node.name:
+        monkeypatch.setattr(view, "draw_page", lambda study: (b"page", b"picture"))
 
 
 @pytest.fixture
@@ -40,14 +49,22 @@ def test_every_run_has_its_phases_and_they_are_all_of_its_time(tmp_path):
         assert run["peak_bytes"] > 0
         assert run["planned_bytes"] > 0
     assert pq.read_table(tmp_path / "s" / "runs.parquet").num_rows == 2
+    spec = json.loads((tmp_path / "s" / "study.json").read_text())
+    assert spec["settings"] == {"study": "scaling", "mixing": 0.2, "seed": 0}
+    settings = {"rows": 400, "degree": 12.0, "k": 3, "workers": 0, "repeat": 0, "seed": 0}
+    assert spec["runs"][0]["settings"] == settings
     assert snmf_dist.open_study(tmp_path / "s").counts["done"] == 2
 
 
-def test_graphs_and_results_are_gone_when_they_are_measured(tmp_path):
-    study = snmf_dist.scaling_study(tmp_path / "s", **SMALL)
+def test_a_study_draws_its_page_and_leaves_no_graphs_and_results(tmp_path):
+    pytest.importorskip("matplotlib", reason="the page needs matplotlib; install snmf-dist[report]")
+    study = snmf_dist.scaling_study(tmp_path / "s", **{**SMALL, "rows": [400]})
     assert [path.name for path in (tmp_path / "s" / "graphs").iterdir()] == ["first.zarr"]
     assert list((tmp_path / "s" / "runs").iterdir()) == []
     assert all(run["graph_bytes"] > 0 and run["result_bytes"] > 0 for run in study.measured)
+    assert "Scaling study" in (tmp_path / "s" / "scaling.html").read_text()
+    assert (tmp_path / "s" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "s" / "model.json").read_text())["places"]["process"]["points"] == 1
 
 
 def test_on_workers_halo_rows_and_tasks_are_counted(client, tmp_path):
@@ -84,19 +101,17 @@ def test_a_study_goes_on_where_it_was(tmp_path):
     assert (len(more.rows), more.counts["done"]) == (3, 3)
 
 
+def test_small_sizes_go_first_and_repeats_count_as_doublings():
+    order = [(point.rows, point.repeat) for point in make_grid([400, 800, 1600], [12], [3], [0], 2)]
+    assert order == [(400, 0), (400, 1), (800, 0), (800, 1), (1600, 0), (1600, 1)]
+    places = [(point.workers, point.rows) for point in make_grid([400, 800], [12, 24], [3], [0, 1], 1)]
+    assert places == [(0, 400), (1, 400), (0, 400), (0, 800), (1, 400), (1, 800), (0, 800), (1, 800)]
+
+
 def test_no_run_begins_that_cannot_end_in_time(tmp_path):
     study = snmf_dist.scaling_study(tmp_path / "s", hours=1e-6, **SMALL)
     assert study.counts["waiting"] >= 1
     assert snmf_dist.scaling_study(tmp_path / "s", **SMALL).counts["done"] == 2
-
-
-def test_small_sizes_go_first_and_repeats_count_as_doublings(tmp_path):
-    grid = {**SMALL, "repeats": 2}
-    study = snmf_dist.scaling_study(tmp_path / "s", **grid)
-    begun = [event["run_id"] for event in study.folder.events() if event["event"] == "started"]
-    settings = {run["run_id"]: run["settings"] for run in study.spec["runs"]}
-    order = [(settings[run_id]["rows"], settings[run_id]["repeat"]) for run_id in begun]
-    assert order == [(400, 0), (400, 1), (800, 0), (800, 1)]
 
 
 def test_a_run_that_fails_is_kept_and_the_others_go_on(run, tmp_path):
@@ -141,21 +156,10 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, graph):
     with pytest.raises(InputError, match="other runs"):
         snmf_dist.scaling_study(tmp_path / "many", **SMALL)
     snmf_dist.scaling_study(tmp_path / "s", **{**SMALL, "rows": [400]})
+    assert len(snmf_dist.ScalingStudy.open(tmp_path / "s").measured) == 1
+    with pytest.raises(InputError, match="open_study"):
+        snmf_dist.ScalingStudy.open(tmp_path / "many")
     with pytest.raises(InputError, match="seed=0"):
         snmf_dist.scaling_study(tmp_path / "s", seed=1, **SMALL)
     with pytest.raises(InputError, match="begun with"):
         snmf_dist.fit_many(graph, ks=3, out=tmp_path / "s")
-
-
-def test_a_study_can_be_read_as_json_and_names_its_settings(tmp_path):
-    snmf_dist.scaling_study(tmp_path / "s", **{**SMALL, "rows": [400]})
-    spec = json.loads((tmp_path / "s" / "study.json").read_text())
-    assert spec["settings"] == {"study": "scaling", "mixing": 0.2, "seed": 0}
-    assert spec["runs"][0]["settings"] == {
-        "rows": 400,
-        "degree": 12.0,
-        "k": 3,
-        "workers": 0,
-        "repeat": 0,
-        "seed": 0,
-    }
