@@ -145,7 +145,9 @@ def test_workers_of_another_version_are_refused(tmp_path, graph):
         scheduler() as address,
         worker(address, env={"PYTHONPATH": str(other.parent)}),
         cluster.connect(address),
-        pytest.raises(errors.ClusterError, match=r"snmf-dist 9\.9 \(here 0\.1\.0\); install the same"),
+        pytest.raises(
+            errors.ClusterError, match=rf"snmf-dist 9\.9 \(here {snmf_dist.__version__}\); install the same"
+        ),
     ):
         snmf_dist.fit(graph, 3)
 

@@ -59,6 +59,12 @@ def test_every_result_file_is_shown_somewhere():
     assert all(f" {path.name} " in shown for path in (DOCS / "results").glob("*.json"))
 
 
+def test_deploy_names_images_by_the_version_of_the_package():
+    files = [path for path in (ROOT / "deploy").rglob("*") if path.suffix in (".md", ".yaml")]
+    named = re.findall(r"snmf-dist:(\d[\w.]*)", "".join(path.read_text(encoding="utf-8") for path in files))
+    assert set(named) == {snmf_dist.__version__}
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
