@@ -67,16 +67,16 @@ def run_cli(*arguments):
 
 
 def test_the_command_line_gives_the_same_labels_on_a_cluster_and_on_threads(tmp_path):
-    with np.load(data_file("graphchallenge_sbm_20000.npz")) as file:
+    with np.load(data_file("graphchallenge_sbm_5000.npz")) as file:
         edges, y = np.column_stack((file["src"], file["dst"])), file["y"]
     np.savetxt(tmp_path / "edges.tsv", edges, fmt="%d", delimiter="\t")
     np.save(tmp_path / "y.npy", y)
     done = run_cli(
-        "import", tmp_path / "edges.tsv", tmp_path / "g.zarr", "--symmetrize", "max", "--block-rows", 10_000
+        "import", tmp_path / "edges.tsv", tmp_path / "g.zarr", "--symmetrize", "max", "--block-rows", 2500
     )
     assert done.returncode == 0, done.stderr
 
-    settings = ("-k", 32, "--labels", tmp_path / "y.npy", "--max-iter", 60)
+    settings = ("-k", 19, "--labels", tmp_path / "y.npy", "--max-iter", 60)
     on_threads = run_cli("fit", tmp_path / "g.zarr", *settings, "--out", tmp_path / "threads.zarr")
     with scheduler() as address, worker(address), worker(address):
         on_cluster = run_cli(
