@@ -1,8 +1,16 @@
+import os
+
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
 import snmf_dist
 from tests.helpers import planted_graph
+
+# Dask's profiler and clock would take processor time in every process of every cluster, also while it waits.
+dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"})
+os.environ["DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED"] = "False"  # for the processes that tests start
+os.environ["DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL"] = "500ms"
 
 
 @pytest.fixture(scope="session")

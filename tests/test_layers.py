@@ -179,6 +179,23 @@ def test_a_constant_or_class_name_is_used_once():
     assert {known: places for known, places in homes.items() if len(places) > 1} == {}
 
 
+def names_of(tree):
+    """Every name that a tree gives: of classes, functions, arguments and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def test_a_name_says_what_a_thing_is():
+    vague = {"workshop", "glance", "speck", "lease", "parcel", "lone", "worth", "spares", "kept_in", "give_back"}
+    for name, tree in modules():
+        assert not vague & {known.lower().strip("_") for known in names_of(tree)}, name
+
+
 def python(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()

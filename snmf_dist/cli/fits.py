@@ -67,7 +67,7 @@ NO_MODEL = "time         not known; measure with snmf-dist scale, and give its m
     help="auto: when the clusters have settled; kkt: at a local optimum; paper: at a small change.",
 )
 @click.option("--tol", type=float, help="Tolerance of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
-@click.option("--max-iter", type=int, default=1000, show_default=True)
+@click.option("--max-iter", type=int, default=1000, show_default=True, help="Most iterations that are done.")
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
 @click.option(
     "--specks",
@@ -94,7 +94,7 @@ NO_MODEL = "time         not known; measure with snmf-dist scale, and give its m
     type=int,
     default=10,
     show_default=True,
-    help="Evaluate the objective every so many iterations; an evaluation costs half an iteration.",
+    help="Iterations from one evaluation of the objective to the next; an evaluation costs half an iteration.",
 )
 @click.option(
     "--labels",
@@ -130,7 +130,10 @@ NO_MODEL = "time         not known; measure with snmf-dist scale, and give its m
     help="How often to write a checkpoint; auto: at most 3 % of the time is spent on them.",
 )
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="End with a checkpoint then; the same command continues."
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="End after these seconds with a checkpoint; the same command continues.",
 )
 def fit(
     graph: str,
@@ -260,7 +263,7 @@ def _graph_setting(text: str) -> tuple[str, Any]:
     metavar="BYTES",
     help="What a process may use, as 4GiB.  [default: half of the memory]",
 )
-@click.option("--solver", type=click.Choice(list(SOLVERS)), default="admm", show_default=True)
+@click.option("--solver", type=click.Choice(list(SOLVERS)), default="admm", show_default=True, help="As in fit.")
 @click.option(
     "--init",
     metavar="START",

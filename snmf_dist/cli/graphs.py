@@ -43,7 +43,13 @@ from snmf_dist.engine.client import connect
     "less, else 0, as the paper has it.",
 )
 @click.option("--block-rows", type=int, help="Number of rows of a block.  [default: about 2 million entries]")
-@click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    show_default=True,
+    help="Type of the stored entries, and of the solver's arrays.",
+)
 @click.option(
     "--reorder/--no-reorder",
     default=True,
@@ -112,9 +118,15 @@ def import_(
     show_default=True,
     help="The neighbour whose distance is the scale of a point.",
 )
-@click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True)
+@click.option(
+    "--metric",
+    type=click.Choice(["euclidean", "cosine"]),
+    default="euclidean",
+    show_default=True,
+    help="Distance between points.",
+)
 @click.option("--pca", type=int, help="Number of principal components to project on first.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option("--block-rows", type=int, help="Number of rows of a block.  [default: about 2 million entries]")
 @click.option("--memory-limit", help="Bytes a process may use, as 4GiB.  [default: half of the memory]")
 @click.option(
@@ -124,7 +136,9 @@ def import_(
     show_default=True,
     help="Mean number of cells a point is put in: more is slower and more accurate.",
 )
-@click.option("--exact/--approximate", default=None, help="Compare all pairs, or never.  [default: up to 50,000]")
+@click.option(
+    "--exact/--approximate", default=None, help="Compare all pairs of points, or do not.  [default: up to 50,000]"
+)
 @click.option("--connect", is_flag=True, help="Join small components to their nearest points.")
 @click.option("--columns", help="Columns of a Parquet or Arrow file, with commas between.")
 @click.option("--key", help="Which obsm of AnnData, or X; in other HDF5 the name of a dataset.")

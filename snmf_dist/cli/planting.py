@@ -37,7 +37,7 @@ class Count(click.ParamType):
 @click.argument("out")
 @click.option("--rows", type=Count(), required=True, help="Number of points or nodes, as 250000, 250k or 1e9.")
 @click.option("-k", "--clusters", type=int, required=True, help="Number of clusters.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option("--sizes", help="Relative sizes of the clusters, with commas between.  [default: equal]")
 @click.option("--dimensions", type=int, help="Points: numbers of a point.  [default: 32]")
 @click.option(
@@ -50,7 +50,9 @@ class Count(click.ParamType):
 @click.option("--noise", type=float, help="Points: share of the variance equal in all directions.  [default: 0.3]")
 @click.option("--degree", type=float, help="Graph: mean number of edges of a node.  [default: 30]")
 @click.option(
-    "--exponent", type=float, help="Graph: of the power law of degrees; inf for equal ones.  [default: 3]"
+    "--exponent",
+    type=float,
+    help="Graph: exponent of the power law of degrees; inf for equal degrees.  [default: 3]",
 )
 @click.option("--mixing", type=float, help="Graph: share of edges that lead to another cluster.  [default: 0.2]")
 @click.option("--shuffle/--no-shuffle", default=None, help="Graph: number nodes at random.  [default: shuffle]")

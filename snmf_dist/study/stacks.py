@@ -109,9 +109,9 @@ def fit_stack(
     wanted: Collection[str],
 ) -> None:
     """Solve the runs of a stack, and write the results of those `wanted`; what was interrupted is continued."""
-    lone = plan_stack(store, runs[:1], how)
-    assert lone is not None, "stacks are made of runs that fit"
-    plan = plan_stack(store, runs, how, lone.way.block_rows)  # its blocks: sums are added up in them
+    single = plan_stack(store, runs[:1], how)
+    assert single is not None, "stacks are made of runs that fit"
+    plan = plan_stack(store, runs, how, single.way.block_rows)  # its blocks: sums are added up in them
     assert plan is not None, "stacks are made so that they fit"
     first = runs[0].settings
     joint = {"stack": [dict(run.settings) for run in runs], "solver": first["solver"], "k": first["k"]}

@@ -51,7 +51,7 @@ def test_provenance_names_the_graph_and_the_versions(saved, graph):
     provenance = saved[0].provenance
     assert provenance["fingerprint"] == graph.fingerprint
     assert provenance["graph"] == graph.path
-    assert provenance["versions"]["snmf-dist"] == "0.1.0"
+    assert provenance["versions"]["snmf-dist"] == snmf_dist.__version__
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

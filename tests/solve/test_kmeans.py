@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
+from snmf_dist.solve import kmeans
 from snmf_dist.solve.kmeans import candidate_centres, lloyd, nearest_centres, plus_plus
 
 
@@ -43,6 +45,8 @@ def test_an_empty_centre_stays_where_it_is():
     assert_array_equal(lloyd(X, np.ones(2, np.float32), np.array([[0.5], [99.0]], np.float32)), [[0.5], [99.0]])
 
 
-def test_expensive_starts_are_fewer():
-    X = np.random.default_rng(0).random((3000, 300))
-    assert len(candidate_centres(X, 1000, runs=12, seed=0)) == 3
+@pytest.mark.parametrize(("share", "starts"), [(1, 12), (1 / 2, 6), (1 / 100, 3)])
+def test_expensive_starts_are_fewer(monkeypatch, share, starts):
+    X, K = np.random.default_rng(0).random((60, 5)), 10
+    monkeypatch.setattr(kmeans, "BUDGET", share * 16 * X.size * K)
+    assert len(candidate_centres(X, K, runs=12, seed=0)) == starts

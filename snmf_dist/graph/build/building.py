@@ -1,6 +1,6 @@
 """build_graph(): points to a graph store, block by block; no process holds all rows.
 
-The stages are in `stages`; this module plans them, runs them in turn and puts the pieces together.
+The stages are in `stages`; this module sizes them, runs them in turn and puts the pieces together.
 """
 
 import os
