@@ -209,7 +209,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_the_same_command_continues(
         child.stdout.readline()
         child.stdout.readline()  # the run has begun
         child.send_signal(number)
-        _, said = child.communicate(timeout=60)
+        _, said = child.communicate(timeout=240)
     assert child.returncode == code
     assert f"interrupted; the same call continues from {tmp_path}/r.zarr.checkpoint" in said
     assert sorted(os.listdir(tmp_path)) == ["g.zarr", "r.zarr.checkpoint"]
