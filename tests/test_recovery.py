@@ -1,5 +1,6 @@
 """Workers and clients are killed while a run is going; it ends with the answer of an undisturbed one."""
 
+import json
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,20 +158,34 @@ def test_a_run_moves_on_however_often_workers_are_lost(larger, tmp_path, monkeyp
     assert_array_equal(found.membership, expected.membership)
 
 
+def has_checkpoint(out):
+    """Whether a checkpoint beside `out` is whole."""
+    for name in "ab":
+        with suppress(OSError, ValueError, KeyError):
+            root = json.loads(Path(f"{out}.checkpoint/{name}/zarr.json").read_text())
+            if root["attributes"]["snmf_dist"]["complete"]:
+                return True
+    return False
+
+
 class At(snmf_dist.Listener):
-    """Does something once, when an iteration has come."""
+    """Does something once, when an iteration has come, and a checkpoint of `out` if that is given."""
 
     sees_state = False
 
-    def __init__(self, iteration, act):
-        self.iteration, self.act = iteration, act
+    def __init__(self, iteration, act, out=None):
+        self.iteration, self.act, self.out = iteration, act, out
         self.seen = []
 
     def on_iteration(self, record, state):
         self.seen.append(record.iteration)
-        if self.act is not None and record.iteration >= self.iteration:
-            act, self.act = self.act, None
-            act()
+        if self.act is None or record.iteration < self.iteration:
+            return
+        if self.out is not None and not has_checkpoint(self.out):
+            time.sleep(0.5)  # on a busy machine it takes its time
+            return
+        act, self.act = self.act, None
+        act()
 
 
 @pytest.mark.slow
@@ -207,7 +223,7 @@ def test_a_frozen_scheduler_ends_the_run_with_its_checkpoint(larger, tmp_path, m
 
         try:
             with cluster.connect(address), pytest.raises(errors.WorkLost, match="has not answered for 5 s"):
-                snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[At(9, freeze)])
+                snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[At(9, freeze, out)])
         finally:
             child.send_signal(signal.SIGCONT)
             monkeypatch.undo()
@@ -230,7 +246,7 @@ def test_a_cluster_whose_workers_are_paused_is_given_up(larger, tmp_path, monkey
         client.run(pause)
 
     with scheduler() as address, worker(address), cluster.connect(address) as client:
-        stop = At(9, pause_all)
+        stop = At(9, pause_all, out)
         with pytest.raises(errors.WorkLost, match="all 1 workers are paused"):
             snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[stop])
     rest = At(0, None)
