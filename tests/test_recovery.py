@@ -147,7 +147,7 @@ def test_a_run_that_no_checkpoint_comes_out_of_is_given_up(larger, tmp_path, mon
     loses = LosesRows(5)
     with pytest.raises(errors.WorkLost, match="workers were lost 11 times without a checkpoint in between"):
         snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=100, listeners=[loses])
-    assert loses.attempts == 12  # the first, and eleven that began where it did
+    assert 12 <= loses.attempts <= 13  # eleven in vain, after one or two in which the first checkpoint came
 
 
 def test_a_run_moves_on_however_often_workers_are_lost(larger, tmp_path, monkeypatch):
