@@ -8,7 +8,8 @@ the places by comments, and what stands between them is replaced::
     <!-- notes speed.json -->          the remarks on the run, a bullet each
     <!-- end -->
 
-The form of the files is that of ``tests/benchmarks/measure.py``.
+Where there is no such file yet, the page says so. The form of the files is that of
+``tests/benchmarks/measure.py``.
 """
 
 import json
@@ -28,6 +29,8 @@ def render(page: str) -> str:
 
     def fill(found: re.Match) -> str:
         opening, kind, file, name, closing = found.groups()
+        if not (RESULTS / file).exists():
+            return f"{opening}\nNot measured yet.\n\n{closing}"
         data = json.loads((RESULTS / file).read_text(encoding="utf-8"))
         return f"{opening}\n{KINDS[kind](data, name)}\n\n{closing}"
 

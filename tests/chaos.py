@@ -242,21 +242,27 @@ def disturbed(story, disturber, command, done, lines):
     kills = []
     while not story.outcome:
         story.commands += 1
-        child = subprocess.Popen(command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while child.poll() is None:
-            time.sleep(0.05)
-            if lines.look():
-                moved = time.monotonic()
-            hits, now = disturber.act(child, lines), time.monotonic()
-            if hits:
-                story.kills += hits
-                kills.append(now)
-            if now - max([moved, *kills[-1:]] if disturber.kind == "build" else [moved]) > HUNG:
-                child.send_signal(signal.SIGUSR1)  # it says where it stands
-                time.sleep(2.0)
+        with tempfile.TemporaryFile() as errors:  # a pipe would fill up
+            child = subprocess.Popen(command(), stdout=subprocess.DEVNULL, stderr=errors)
+            try:
+                while child.poll() is None:
+                    time.sleep(0.05)
+                    if lines.look():
+                        moved = time.monotonic()
+                    hits, now = disturber.act(child, lines), time.monotonic()
+                    if hits:
+                        story.kills += hits
+                        kills.append(now)
+                    if now - max([moved, *kills[-1:]] if disturber.kind == "build" else [moved]) > HUNG:
+                        child.send_signal(signal.SIGUSR1)  # it says where it stands
+                        time.sleep(2.0)
+                        child.kill()
+                        story.outcome = "HUNG"
+            finally:
                 child.kill()
-                story.outcome = "HUNG"
-        said = child.stderr.read().decode(errors="replace").strip().splitlines()
+                child.wait()
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()
         if story.outcome:
             print("\n".join(said), file=sys.stderr)
         story.outcome = story.outcome or judge(child.returncode, said, done, disturber.excused)
@@ -365,18 +371,22 @@ def summary(stories):
     titles = {"again": "iterations again", "gap": ("seconds lost a kill", ".1f")}
     columns = {key: titles.get(key, key) for key in ("kind", *counts[:4], "gap", *counts[4:])}
     tables = {"kinds": table(columns, rows), "runs": table({k: k for k in vars(stories[0])}, map(vars, stories))}
+    titles = {"first": "seconds lost at iteration 50", "second": "at iteration 300", "ratio": "ratio"}
+    columns = {"runs": "runs", **{key: (title, ".2f") for key, title in titles.items()}}
+    return {**tables, "gaps": table(columns, gaps_row(stories))}
+
+
+def gaps_row(stories):
+    """The time lost at iterations 50 and 300: a row, or none without such runs."""
     pairs = [story.gaps for story in stories if story.kind == AT and len(story.gaps) == 2]
-    if pairs:
-        medians = [statistics.median(gaps) for gaps in zip(*pairs, strict=True)]
-        cells = [
-            {"median": m, "low": min(g), "high": max(g)}
-            for m, g in zip(medians, zip(*pairs, strict=True), strict=True)
-        ]
-        row = {"runs": len(pairs), "first": cells[0], "second": cells[1], "ratio": medians[1] / medians[0]}
-        titles = {"first": "seconds lost at iteration 50", "second": "at iteration 300", "ratio": "ratio"}
-        columns = {"runs": "runs", **{key: (title, ".2f") for key, title in titles.items()}}
-        tables["gaps"] = table(columns, [row])
-    return tables
+    if not pairs:
+        return []
+    first, second = (
+        {"median": statistics.median(gaps), "low": min(gaps), "high": max(gaps)}
+        for gaps in zip(*pairs, strict=True)
+    )
+    ratio = second["median"] / first["median"]
+    return [{"runs": len(pairs), "first": first, "second": second, "ratio": ratio}]
 
 
 def stories_of(path):
@@ -386,9 +396,10 @@ def stories_of(path):
     return [Story(**row) for row in json.loads(path.read_text())["tables"]["runs"]["rows"]]
 
 
-def write(path, stories):
+def write(path, stories, iterations):
     """Write the runs, and the tables of them."""
-    command = "python -m tests.chaos --runs 63 --gaps 6 --json docs/results/chaos.json"
+    gaps = sum(story.kind == AT for story in stories)
+    command = f"python -m tests.chaos --runs {len(stories) - gaps} --gaps {gaps} --iterations {iterations}"
     write_json(path, benchmark="chaos", command=command, tables=summary(stories))
 
 
@@ -421,9 +432,9 @@ def main():
             stories.append(story)
             print(story.line(), flush=True)
             if options.json:
-                write(options.json, stories)
+                write(options.json, stories, options.iterations)
     if options.join and options.json:
-        write(options.json, stories)
+        write(options.json, stories, options.iterations)
     for row in summary(stories).get("gaps", {"rows": []})["rows"]:
         print(f"median seconds lost: {row['first']['median']:.2f} at 50, {row['second']['median']:.2f} at 300")
     bad = [story for story in stories if story.outcome != "same bits"]

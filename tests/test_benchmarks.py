@@ -70,9 +70,11 @@ def test_the_cost_of_checkpoints_is_told_for_each_place(monkeypatch, capsys, tmp
     monkeypatch.setattr("sys.argv", ["checkpoints", *sizes])
     with pytest.raises(SystemExit):  # whether the claim holds is not for a toy to say
         checkpoints.main()
-    lines = json.loads(out.read_text())["tables"]["claims"]["rows"]
+    tables = json.loads(out.read_text())["tables"]
+    lines, (reading,) = tables["claims"]["rows"], tables["reading"]["rows"]
     assert [line["place"] for line in lines] == ["in memory", "two worker processes"]
     assert all(line["iterations"] >= 12 and line["without"] > 0 for line in lines)
+    assert reading["without"] > 0
     assert capsys.readouterr().out.count("cost ") == 2
 
 

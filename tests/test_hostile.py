@@ -116,6 +116,27 @@ def test_endless_ids_are_refused_before_anything_is_made(tmp_path, last):
         snmf_dist.import_graph(A, tmp_path / "g.zarr")
 
 
+@pytest.mark.parametrize("shape", [(10**12, 3), (10**12, 10**6), (300, 10**12)])
+def test_points_that_claim_an_endless_shape_are_refused_before_anything_is_made(tmp_path, shape):
+    zarr.create_array(tmp_path / "x.zarr", shape=shape, chunks=tuple(min(s, 10**6) for s in shape), dtype="f4")
+    with pytest.raises(errors.DoesNotFit, match=r"x\.zarr: has shape .* more than this machine has"):
+        snmf_dist.build_graph(tmp_path / "x.zarr", tmp_path / "g.zarr")
+
+
+@pytest.mark.parametrize("size", [0, 100, 2**31 - 1])
+def test_points_whose_chunks_are_damaged_are_named(tmp_path, size):
+    array = zarr.create_array(
+        tmp_path / "x.zarr", shape=(300, 3), chunks=(300, 3), dtype="f8", compressors=storage.CODEC
+    )
+    array[:] = np.random.default_rng(0).normal(size=(300, 3))
+    chunk = tmp_path / "x.zarr/c/0/0"
+    raw = bytearray(chunk.read_bytes())
+    raw[4:8] = size.to_bytes(4, "little")  # what the chunk claims to unpack to
+    chunk.write_bytes(raw)
+    with pytest.raises(errors.InputError, match=r"x\.zarr: rows 0:300 cannot be read"):
+        snmf_dist.build_graph(tmp_path / "x.zarr", tmp_path / "g.zarr")
+
+
 def test_a_matrix_market_head_that_claims_too_many_entries(tmp_path):
     (tmp_path / "e.mtx").write_text("%%MatrixMarket matrix coordinate real symmetric\n9 9 1000000000\n2 1 1.0\n")
     with pytest.raises(errors.InputError, match="claims 1000000000 entries, more than it has bytes"):

@@ -1,5 +1,6 @@
 """Workers and clients are killed while a run is going; it ends with the answer of an undisturbed one."""
 
+import json
 import os
 import shutil
 import signal
@@ -7,13 +8,14 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import snmf_dist
-from snmf_dist import errors
+from snmf_dist import errors, keeping
 from snmf_dist.engine import asking, waiting
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine.plan import STEPS_AHEAD
@@ -57,7 +59,7 @@ class Kills(snmf_dist.Listener):
 def test_lost_workers_cost_the_iterations_since_the_last_checkpoint(larger, tmp_path):
     expected = snmf_dist.fit(larger, **SETTINGS)
     with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=120)
         kills = Kills(client, [9, 23])
         found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[kills])
         assert kills.kills == 2
@@ -113,7 +115,7 @@ def test_a_cluster_that_stays_without_workers_is_given_up(larger, tmp_path, monk
         child = subprocess.Popen([*command, "--no-dashboard", address], stderr=subprocess.DEVNULL)
         try:
             with (
-                cluster.connect(address, timeout=30),
+                cluster.connect(address, timeout=120),
                 pytest.raises(errors.WorkLost, match="has had no workers for"),
             ):
                 snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[Stop()])
@@ -125,30 +127,75 @@ def test_a_cluster_that_stays_without_workers_is_given_up(larger, tmp_path, monk
     assert_array_equal(np.asarray(found.membership), np.asarray(snmf_dist.fit(larger, **SETTINGS).membership))
 
 
-class At(snmf_dist.Listener):
-    """Does something once, when an iteration has come."""
+class LosesRows(snmf_dist.Listener):
+    """Ends each attempt after so many iterations as the loss of a worker does; counts the attempts."""
 
     sees_state = False
 
-    def __init__(self, iteration, act):
-        self.iteration, self.act = iteration, act
+    def __init__(self, iterations):
+        self.iterations, self.attempts, self.done = iterations, 0, 0
+
+    def on_iteration(self, record, state):
+        self.done += 1
+        if self.done == self.iterations:
+            self.attempts, self.done = self.attempts + 1, 0
+            raise errors.RowsLost("a worker is gone")
+
+
+def test_a_run_that_no_checkpoint_comes_out_of_is_given_up(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "IN_VAIN", 0.0)
+    loses = LosesRows(5)
+    with pytest.raises(errors.WorkLost, match="workers were lost 11 times without a checkpoint in between"):
+        snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=100, listeners=[loses])
+    assert 12 <= loses.attempts <= 13  # eleven in vain, after one or two in which the first checkpoint came
+
+
+def test_a_run_moves_on_however_often_workers_are_lost(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "IN_VAIN", 0.0)
+    expected, loses = snmf_dist.fit(larger, **SETTINGS), LosesRows(3)
+    found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=1, listeners=[loses])
+    assert loses.attempts > 12
+    assert_array_equal(found.membership, expected.membership)
+
+
+def has_checkpoint(out):
+    """Whether a checkpoint beside `out` is whole."""
+    for name in "ab":
+        with suppress(OSError, ValueError, KeyError):
+            root = json.loads(Path(f"{out}.checkpoint/{name}/zarr.json").read_text())
+            if root["attributes"]["snmf_dist"]["complete"]:
+                return True
+    return False
+
+
+class At(snmf_dist.Listener):
+    """Does something once, when an iteration has come, and a checkpoint of `out` if that is given."""
+
+    sees_state = False
+
+    def __init__(self, iteration, act, out=None):
+        self.iteration, self.act, self.out = iteration, act, out
         self.seen = []
 
     def on_iteration(self, record, state):
         self.seen.append(record.iteration)
-        if self.act is not None and record.iteration >= self.iteration:
-            act, self.act = self.act, None
-            act()
+        if self.act is None or record.iteration < self.iteration:
+            return
+        if self.out is not None and not has_checkpoint(self.out):
+            time.sleep(0.5)  # on a busy machine it takes its time
+            return
+        act, self.act = self.act, None
+        act()
 
 
 @pytest.mark.slow
 def test_a_frozen_worker_is_given_up_and_the_run_goes_on(larger, tmp_path, monkeypatch):
-    monkeypatch.setattr(waiting, "SILENT", 5.0)
     expected, frozen = snmf_dist.fit(larger, **SETTINGS), []
     with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=120)
 
-        def freeze():
+        def freeze():  # the limit is for healthy workers of a busy machine too
+            monkeypatch.setattr(waiting, "SILENT", 15.0)
             frozen.append(min(client.run(os.getpid).values()))
             os.kill(frozen[0], signal.SIGSTOP)
 
@@ -165,17 +212,21 @@ def test_a_frozen_worker_is_given_up_and_the_run_goes_on(larger, tmp_path, monke
 
 @pytest.mark.slow
 def test_a_frozen_scheduler_ends_the_run_with_its_checkpoint(larger, tmp_path, monkeypatch):
-    monkeypatch.setattr(asking, "ANSWER_WITHIN", 2.0)
-    monkeypatch.setattr(asking, "MUTE", 5.0)
     expected, out = snmf_dist.fit(larger, **SETTINGS), tmp_path / "r.zarr"
     command = (*DASK, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
     with process(*command, until=r"tcp://127\.0\.0\.1:\d+") as (child, address), worker(address):
-        freeze = At(9, lambda: child.send_signal(signal.SIGSTOP))
+
+        def freeze():  # not before: on a busy machine a scheduler that is well may take seconds
+            monkeypatch.setattr(asking, "ANSWER_WITHIN", 2.0)
+            monkeypatch.setattr(asking, "MUTE", 5.0)
+            child.send_signal(signal.SIGSTOP)
+
         try:
             with cluster.connect(address), pytest.raises(errors.WorkLost, match="has not answered for 5 s"):
-                snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[freeze])
+                snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[At(9, freeze, out)])
         finally:
             child.send_signal(signal.SIGCONT)
+            monkeypatch.undo()
     rest = At(0, None)
     assert_array_equal(
         snmf_dist.fit(larger, **SETTINGS, out=out, listeners=[rest]).membership, expected.membership
@@ -185,14 +236,17 @@ def test_a_frozen_scheduler_ends_the_run_with_its_checkpoint(larger, tmp_path, m
 
 @pytest.mark.slow
 def test_a_cluster_whose_workers_are_paused_is_given_up(larger, tmp_path, monkeypatch):
-    monkeypatch.setattr(waiting, "STALLED", 6.0)
     out = tmp_path / "r.zarr"
 
     def pause(dask_worker):
         dask_worker.memory_manager.memory_pause_fraction = 1e-9
 
+    def pause_all():
+        monkeypatch.setattr(waiting, "STALLED", 30.0)
+        client.run(pause)
+
     with scheduler() as address, worker(address), cluster.connect(address) as client:
-        stop = At(9, lambda: client.run(pause))
+        stop = At(9, pause_all, out)
         with pytest.raises(errors.WorkLost, match="all 1 workers are paused"):
             snmf_dist.fit(larger, **SETTINGS, out=out, checkpoint_every=3, listeners=[stop])
     rest = At(0, None)
@@ -224,7 +278,6 @@ def other_host():
 
 @pytest.mark.slow
 def test_a_worker_whose_link_is_cut_is_given_up_and_the_run_goes_on(larger, tmp_path, monkeypatch, other_host):
-    monkeypatch.setattr(waiting, "SILENT", 5.0)
     there, here, link = other_host
     expected = snmf_dist.fit(larger, **SETTINGS)
     with ExitStack() as stack:
@@ -234,10 +287,15 @@ def test_a_worker_whose_link_is_cut_is_given_up_and_the_run_goes_on(larger, tmp_
             command = (*place, *DASK, "worker", address, "--host", host, "--nthreads", "1", "--no-dashboard")
             stack.enter_context(process(*command, until="Registered to"))
         client = stack.enter_context(cluster.connect(address))
-        client.wait_for_workers(2, timeout=30)
-        cut = At(9, lambda: ip(f"link set {link} down"))
-        found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[cut])
-    assert cut.act is None
+        client.wait_for_workers(2, timeout=120)
+
+        def cut():
+            monkeypatch.setattr(waiting, "SILENT", 15.0)
+            ip(f"link set {link} down")
+
+        at = At(9, cut)
+        found = snmf_dist.fit(larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[at])
+    assert at.act is None
     assert_array_equal(found.membership, expected.membership)
 
 
@@ -251,14 +309,21 @@ def test_a_worker_that_joins_gets_blocks_at_the_next_checkpoint(larger, tmp_path
 
         def join():
             stack.enter_context(worker(address))
-            client.wait_for_workers(2, timeout=30)
+            client.wait_for_workers(2, timeout=120)
 
         def look():
             held.update({one: len(keys) for one, keys in client.has_what().items()})
 
-        found = snmf_dist.fit(
-            larger, **SETTINGS, out=tmp_path / "r.zarr", checkpoint_every=3, listeners=[At(6, join), At(36, look)]
-        )
+        class Slow(snmf_dist.Listener):
+            """Leaves the checkpoints time to become whole."""
+
+            sees_state = False
+
+            def on_iteration(self, record, state):
+                time.sleep(0.2)
+
+        given = {**SETTINGS, "out": tmp_path / "r.zarr", "checkpoint_every": 3}
+        found = snmf_dist.fit(larger, **given, listeners=[At(6, join), Slow(), At(36, look)])
     assert len(held) == 2
     assert min(held.values()) > 0
     assert_array_equal(found.membership, expected.membership)
@@ -279,6 +344,7 @@ def test_checkpoints_at_a_url_are_continued(larger):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_scheduler_forgets_the_tasks_of_iterations_that_are_past(larger, two_processes):
     known = []
 

@@ -1,5 +1,7 @@
 """What checkpoints cost a run: `fit` with and without them, in memory and on two worker processes.
 
+Last it says what checking the column numbers of A costs: all blocks are read with and without.
+
 Run ``python -m tests.benchmarks.checkpoints``; options say how many rows, entries a row, clusters and turns.
 The graph is generated once and kept in the folder. How many iterations a run has is found first: as many as the
 settings of `fit` need for five checkpoints, and 300 at least. Then runs with and without them take turns; the
@@ -37,6 +39,12 @@ COLUMNS = {
     "without": ("seconds without", ".1f"),
     "found": ("cost", ".1%"),
     "most": ("aim, at most", ".0%"),
+}
+READING = {
+    "what": "what",
+    "entries": ("entries", ",d"),
+    "without": ("seconds without the check", ".2f"),
+    "found": ("cost of the check", ".1%"),
 }
 
 
@@ -127,6 +135,27 @@ def compare(place: str, graph: snmf_dist.GraphStore, k: int, folder: str, turns:
     return {**line, "found": found, "most": MOST, "holds": holds}
 
 
+def read_all(graph: snmf_dist.GraphStore) -> float:
+    """Seconds of reading each block of A."""
+    begin = time.perf_counter()
+    for i in range(graph.n_blocks):
+        graph.read_block(i)
+    return time.perf_counter() - begin
+
+
+def compare_reading(graph: snmf_dist.GraphStore, turns: int) -> dict[str, Any]:
+    """A line on checking that no column number is outside A, printed too."""
+    ratios, alone = [], []
+    read_all(graph)  # from now on the files are in memory
+    for _ in range(turns):
+        with patch("snmf_dist.graph.store.reader.safe_pattern", return_value=True):
+            alone.append(read_all(graph))
+        ratios.append(read_all(graph) / alone[-1] - 1)
+    found = {"median": median(ratios), **spread(ratios)}
+    print(f"reading A: {median(alone):.2f} s, checking its column numbers {100 * found['median']:.1f} % more")
+    return {"what": "reading all blocks of A", "entries": graph.nnz, "without": median(alone), "found": found}
+
+
 def main() -> None:
     """Print the lines."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -149,10 +178,12 @@ def main() -> None:
         places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
         with LocalCluster(n_workers=2, threads_per_worker=1, **places) as two, Client(two):
             lines.append(compare("two worker processes", *what))
+        reading = compare_reading(graph, 3 * given.turns)
     if given.json:
         shape = f"--rows {given.rows} --entries {given.entries} --k {given.k} --turns {given.turns}"
         command = f"python -m tests.benchmarks.checkpoints {shape}"
-        write_json(given.json, benchmark="checkpoints", command=command, tables={"claims": table(COLUMNS, lines)})
+        tables = {"claims": table(COLUMNS, lines), "reading": table(READING, [reading])}
+        write_json(given.json, benchmark="checkpoints", command=command, tables=tables)
     sys.exit(0 if all(line["holds"] for line in lines) else 1)
 
 

@@ -16,11 +16,12 @@ import zarr
 from scipy import sparse
 
 from snmf_dist import storage
+from snmf_dist.engine import machine
 from snmf_dist.errors import DoesNotFit, InputError, SnmfError, StoreNotFound
 from snmf_dist.graph.build.pointfiles import BINARY, BinaryPoints, Hdf5Points, find_matrix, open_binary
 from snmf_dist.graph.build.tablefiles import TABLES, TableFile
 from snmf_dist.hdf5 import is_hdf5
-from snmf_dist.untrusted import check_archive, load_sparse, native, refuse_code, safe_sparse
+from snmf_dist.untrusted import ROW_BYTES, check_archive, load_sparse, native, refuse_code, safe_sparse
 
 POINT_FILES = ".npy, .npz, .parquet, .arrow, .h5ad, .h5, .fbin or .u8bin"
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
@@ -124,7 +125,15 @@ class ZarrPoints:
     def read(self, start: int, stop: int) -> Block:
         """Rows `start` to `stop`."""
         inner = self.path if self.key is None else f"{self.path.rstrip('/')}/{self.key}"
-        return native(np.asarray(_zarr_array(inner, self.options)[start:stop]))
+        try:
+            return native(np.asarray(_zarr_array(inner, self.options)[start:stop]))
+        except (RuntimeError, ValueError) as error:  # what codecs raise
+            if isinstance(error, SnmfError):
+                raise
+            raise InputError(
+                f"{inner}: rows {start}:{stop} cannot be read ({type(error).__name__}: {error}); write the points "
+                "again, or restore them from a copy"
+            ) from error
 
 
 def open_points(
@@ -316,5 +325,11 @@ def _check_shape(points: Any, least: int) -> None:
         raise InputError("points is a Dask array of unknown shape; call compute_chunk_sizes() on it first")
     if points.dtype.kind not in "biuf":
         raise InputError(f"{where}: has dtype {points.dtype}; expected real numbers")
+    size = ROW_BYTES * (n if getattr(points, "is_sparse", False) else max(n, d))
+    if size > machine.memory():
+        raise DoesNotFit(
+            f"{where}: has shape ({n}, {d}), of which a few numbers for each row and each column alone take "
+            f"{size / 1e9:.0f} GB, more than this machine has; build the graph on a larger one"
+        )
     if n < least or d < 1:
         raise InputError(f"{where}: has {n} points of {d} numbers; expected at least {least} of 1 number")
