@@ -157,7 +157,10 @@ def open_points(
         except SnmfError:
             raise
         except Exception as error:  # NumPy, pyarrow and zip files each raise their own
-            raise InputError(f"{path}: cannot be read as points ({type(error).__name__}: {error})") from error
+            move = f"; {storage.next_move(error)}" if isinstance(error, ImportError) else ""
+            raise InputError(
+                f"{path}: cannot be read as points ({type(error).__name__}: {error}){move}"
+            ) from error
     elif is_annotated(source):
         name, found = matrix_of_object(source, key)
         array = _canonical(found) if sparse.issparse(found) else np.asarray(found)
