@@ -28,6 +28,7 @@ def make_graph(n: int, groups: int, seed: int = 0) -> tuple[sparse.coo_matrix, n
 
 def main(folder: Path, n: int = NODES) -> snmf_dist.Solution:
     """Import, fit, print."""
+    folder.mkdir(parents=True, exist_ok=True)
     edges, group = make_graph(n, GROUPS)
 
     # Each edge was drawn in one direction: "max" keeps it in both.

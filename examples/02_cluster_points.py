@@ -18,6 +18,7 @@ POINTS, STARTS = 2000, 3
 
 def main(folder: Path, n: int = POINTS) -> snmf_dist.Solution:
     """Points to labels."""
+    folder.mkdir(parents=True, exist_ok=True)
     X, y = make_points(n)
     zarr.create_array(folder / "points.zarr", data=X, chunks=(500, 2), overwrite=True)
 

@@ -17,6 +17,7 @@ make_graph = runpy.run_path(str(Path(__file__).with_name("01_cluster_a_graph.py"
 
 def main(folder: Path, n: int = NODES) -> snmf_dist.Study:
     """Import, run the grid, print."""
+    folder.mkdir(parents=True, exist_ok=True)
     edges, group = make_graph(n, GROUPS)
     graph = snmf_dist.import_graph(edges, folder / "graph.zarr", symmetrize="max", overwrite=True)
 

@@ -119,6 +119,7 @@ def draw(documents: Documents, solution: snmf_dist.Solution, path: Path) -> None
 
 def main(folder: Path, n: int | None = None, k: int = CLUSTERS) -> snmf_dist.Solution:
     """Documents to clusters with their words."""
+    folder.mkdir(parents=True, exist_ok=True)
     documents = load_documents(n)
     sparse.save_npz(folder / "documents.npz", documents.X)
 

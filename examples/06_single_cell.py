@@ -101,6 +101,7 @@ def draw(points: np.ndarray, solution: snmf_dist.Solution, other: np.ndarray | N
 
 def main(folder: Path, n: int = CELLS, k: int = TYPES) -> snmf_dist.Solution:
     """AnnData to AnnData."""
+    folder.mkdir(parents=True, exist_ok=True)
     import anndata
 
     adata = load_cells(n)

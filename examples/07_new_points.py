@@ -54,6 +54,7 @@ def draw(images: np.ndarray, placed: snmf_dist.result.placing.Placed, path: Path
 
 def main(folder: Path, fitted: int = FITTED, new: int = NEW) -> np.ndarray:
     """Yesterday's images to clusters, today's to labels."""
+    folder.mkdir(parents=True, exist_ok=True)
     X, y = load_images(fitted + new)
     new = min(new, len(X) // 3)  # the small set has fewer
     np.save(folder / "fitted.npy", X[new:])

@@ -112,6 +112,7 @@ def draw(graph: snmf_dist.GraphStore, labels: np.ndarray, memory: Memory, path: 
 
 def main(folder: Path, n: int = NODES, memory_limit: str = LIMIT) -> snmf_dist.Solution:
     """Parts of an edge list to labels in a Parquet file."""
+    folder.mkdir(parents=True, exist_ok=True)
     with Memory().watched() as memory:
         memory.step("draw edges")
         group = write_parts(folder / "edges", n)

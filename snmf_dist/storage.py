@@ -286,10 +286,32 @@ def exists(path: str, options: Options = None) -> bool:
         _refuse_unreachable(path, error, options)
 
 
+def file_system(path: str, options: Options = None) -> tuple[Any, str]:
+    """The file system of fsspec that a path or URL is in, and its place there."""
+    try:
+        files, place = fsspec.core.url_to_fs(path, **(plain(options) or {}))
+    except Exception as error:  # a package that is not installed, or a protocol that there is not
+        _refuse_unreachable(path, error, options)
+    return files, place
+
+
 def _refuse_unreachable(path: str, error: Exception, options: Options) -> NoReturn:
     text = without_secrets(str(error), options)
     cause = error if text == str(error) else None  # a traceback would show what it says
-    raise StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {text}); check the URL") from cause
+    raise StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {text}); {next_move(error)}") from cause
+
+
+def next_move(error: Exception) -> str:
+    """What to do about a URL that cannot be opened.
+
+    Examples
+    --------
+    >>> next_move(ImportError("Install s3fs to access S3"))
+    'install snmf-dist[s3]'
+    """
+    if isinstance(error, ImportError):
+        return "install snmf-dist[s3]" if "s3fs" in str(error) else "install that package"
+    return "check the URL"
 
 
 def without_secrets(text: str, options: Options = None) -> str:

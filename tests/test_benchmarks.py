@@ -2,12 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from scipy import sparse
 
 import snmf_dist
 from snmf_dist.scaling import view
-from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, scaling, speed
+from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, predict, scaling, speed
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -31,6 +32,22 @@ def test_what_ids_cost_has_its_line(monkeypatch, capsys, tmp_path):
         "UUIDs",
     ]
     assert "300 nodes" in capsys.readouterr().out
+
+
+def test_new_points_have_their_claims(monkeypatch, capsys, tmp_path):
+    random = np.random.default_rng(0)
+    y = np.arange(70_000) % 10
+    X = (random.integers(0, 60, (70_000, 16)) + 190 * np.eye(10, 16)[y]).astype(np.uint8)
+    np.savez(tmp_path / "mnist70k.npz", X=X.reshape(-1, 4, 4), y=y)
+    monkeypatch.setenv("SNMF_DATA", str(tmp_path))
+    out = tmp_path / "lines.json"
+    with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
+        predict.main(["--fitted", "400", "--new", "80", "--block-rows", "30", "--json", str(out)])
+    lines = json.loads(out.read_text())["tables"]["claims"]["rows"]
+    told = capsys.readouterr().out
+    assert len(lines) == 3
+    assert all(line["what"] in told for line in lines)
+    assert lines[0]["found"] == pytest.approx(0, abs=0.05)
 
 
 def test_every_kernel_has_its_line(monkeypatch, capsys):

@@ -15,31 +15,37 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_01_cluster_a_graph(tmp_path, capsys):
+@pytest.fixture
+def folder(tmp_path):
+    """Where an example writes: a folder that it makes itself."""
+    return tmp_path / "new" / "folder"
+
+
+def test_01_cluster_a_graph(folder, capsys):
     main = runpy.run_path(str(ROOT / "examples" / "01_cluster_a_graph.py"))["main"]
     with warnings.catch_warnings(action="ignore"):
-        solution = main(tmp_path, n=400)
+        solution = main(folder, n=400)
     assert solution.k == 6
     assert "against the planted groups" in capsys.readouterr().out
 
 
-def test_02_cluster_points(tmp_path, capsys):
+def test_02_cluster_points(folder, capsys):
     main = runpy.run_path(str(ROOT / "examples" / "02_cluster_points.py"))["main"]
     with warnings.catch_warnings(action="ignore"):
-        main(tmp_path, n=400)
+        main(folder, n=400)
     assert "k-means:" in capsys.readouterr().out
 
 
-def test_03_many_runs(tmp_path, capsys):
+def test_03_many_runs(folder, capsys):
     main = runpy.run_path(str(ROOT / "examples" / "03_many_runs.py"))["main"]
-    study = main(tmp_path, n=200)
+    study = main(folder, n=200)
     assert study.counts["done"] == 20
     assert "the highest modularity" in capsys.readouterr().out
 
 
-def test_04_choose_k(tmp_path, capsys):
+def test_04_choose_k(folder, capsys):
     main = runpy.run_path(str(ROOT / "examples" / "04_choose_k.py"))["main"]
-    assert main(tmp_path, n=300).k == 6
+    assert main(folder, n=300).k == 6
     assert "K = 6: its clusters are set apart" in capsys.readouterr().out
 
 
@@ -53,52 +59,52 @@ def example(name):
     return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
 
 
-def test_05_text(tmp_path, capsys, without_data):
+def test_05_text(folder, capsys, without_data):
     module = example("05_text")
     with warnings.catch_warnings(action="ignore"):
-        solution = module["main"](tmp_path, n=300, k=6)
+        solution = module["main"](folder, n=300, k=6)
     told = capsys.readouterr().out
     assert "300 made-up documents stand in" in told
     # the words of each topic are found again in the words of one cluster
     words = [set(found) for found in module["cluster_words"](module["load_documents"](300), solution)]
     for topic in module["TOPICS"].values():
         assert max(len(found & set(topic.split())) for found in words) >= 4
-    with open(tmp_path / "topics.csv", encoding="utf-8") as file:
+    with open(folder / "topics.csv", encoding="utf-8") as file:
         assert file.read().splitlines()[1].startswith('"document 0",')
-    assert (tmp_path / "text.png").stat().st_size > 5000
+    assert (folder / "text.png").stat().st_size > 5000
 
 
-def test_06_single_cell(tmp_path, capsys, without_data):
+def test_06_single_cell(folder, capsys, without_data):
     anndata = pytest.importorskip("anndata")
     with warnings.catch_warnings(action="ignore"):
-        solution = example("06_single_cell")["main"](tmp_path, n=240)
-        cells = anndata.read_zarr(tmp_path / "cells.zarr")
+        solution = example("06_single_cell")["main"](folder, n=240)
+        cells = anndata.read_zarr(folder / "cells.zarr")
     told = capsys.readouterr().out
     assert "240 made-up cells stand in" in told
     assert "mean strength" in told
     assert list(cells.obs_names) == list(solution.ids)
     assert cells.obs["snmf"].cat.codes.tolist() == solution.labels.tolist()
-    assert (tmp_path / "cells.png").stat().st_size > 5000
+    assert (folder / "cells.png").stat().st_size > 5000
 
 
-def test_07_new_points(tmp_path, capsys, without_data):
+def test_07_new_points(folder, capsys, without_data):
     with warnings.catch_warnings(action="ignore"):
-        labels = example("07_new_points")["main"](tmp_path, fitted=600, new=100)
+        labels = example("07_new_points")["main"](folder, fitted=600, new=100)
     told = capsys.readouterr().out
     assert len(labels) == 110
     usual, noise = map(int, re.search(r"like none: (\d+) and (\d+)", told).groups())
     assert noise / 10 > usual / 100
-    assert (tmp_path / "new_points.png").stat().st_size > 5000
+    assert (folder / "new_points.png").stat().st_size > 5000
 
 
-def test_08_large_graph(tmp_path, capsys, monkeypatch):
+def test_08_large_graph(folder, capsys, monkeypatch):
     module = example("08_large_graph")
     monkeypatch.setitem(module["main"].__globals__, "PART", 700)
-    solution = module["main"](tmp_path, n=2400, memory_limit="1GiB")
-    assert len(list((tmp_path / "edges").iterdir())) == 4
-    assert snmf_dist.score(solution.labels, module["write_parts"](tmp_path / "edges", 2400)).accuracy > 0.95
+    solution = module["main"](folder, n=2400, memory_limit="1GiB")
+    assert len(list((folder / "edges").iterdir())) == 4
+    assert snmf_dist.score(solution.labels, module["write_parts"](folder / "edges", 2400)).accuracy > 0.95
     assert "2400 nodes" in capsys.readouterr().out
-    assert (tmp_path / "large_graph.png").stat().st_size > 5000
+    assert (folder / "large_graph.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("name", ["05_text", "06_single_cell"])

@@ -24,13 +24,25 @@ def _shaded(values: np.ndarray) -> np.ndarray:
     return pixels
 
 
-def _apart(clusters: Sequence[int], places: np.ndarray, room: np.ndarray) -> list[int]:
-    """Clusters whose numbers, (K, axes), do not cover that of one before: those apart by `room` along an axis."""
+def _apart(clusters: Sequence[int], places: np.ndarray, room: float) -> list[int]:
+    """Clusters whose numbers, written along an axis, do not cover that of one before."""
     kept: list[int] = []
     for k in clusters:
-        if all((np.abs(places[k] - places[other]) >= room).any() for other in kept):
+        if all(abs(places[k] - places[other]) >= room for other in kept):
             kept.append(k)
     return kept
+
+
+def _free_place(mine: np.ndarray, taken: np.ndarray, room: np.ndarray) -> np.ndarray | None:
+    """Of the inner half of a cluster's rows the innermost that is apart from all places taken; None without one.
+
+    It is a row: the middle of a ring is none of the ring.
+    """
+    distance = np.square(mine - np.median(mine, axis=0)).sum(axis=1)
+    inner = mine[np.argsort(distance, kind="stable")[: (len(mine) + 1) // 2]]
+    free = (np.abs(inner[:, None] - taken) >= room).any(axis=2).all(axis=1)
+    found: np.ndarray | None = inner[free.argmax()] if free.any() else None
+    return found
 
 
 def draw_density(edges: EdgeSums) -> str:
@@ -46,7 +58,7 @@ def draw_density(edges: EdgeSums) -> str:
     middle = (starts + edges.edges) / 2
     wide = [k for k in range(K) if edges.edges[k] - starts[k] > R / 40]
     wide.sort(key=lambda k: starts[k] - edges.edges[k])
-    wide = sorted(_apart(wide, middle[:, None], np.array([R / 26])))
+    wide = sorted(_apart(wide, middle, R / 26))
     for end in edges.edges[:-1] if K <= 60 else []:
         panel.axhline(end, color=MUTED, linewidth=0.4)
         panel.axvline(end, color=MUTED, linewidth=0.4)
@@ -141,14 +153,18 @@ def draw_map(sample: Sample, labels: np.ndarray, K: int, axes: str) -> str:
         shades = np.array(COLORS)[labels[here] % len(COLORS)]
         panel.scatter(x[here], y[here], s=area, c=shades, marker=marker, linewidths=0, alpha=0.75, rasterized=True)
     used, rows = np.unique(labels[~none], return_counts=True)
-    middle = np.zeros((K, 2))
-    for k in used:
-        mine = sample.places[labels == k]  # a row in their midst: the middle of a ring is none of it
-        middle[k] = mine[np.square(mine - np.median(mine, axis=0)).sum(axis=1).argmin()]
-    largest = used[np.argsort(-rows, kind="stable")].tolist() if K <= 60 else []
-    for k in _apart(largest, middle, np.ptp(sample.places, axis=0) * BADGE):
-        badge = {"boxstyle": "round,pad=0.25", "facecolor": "#ffffff", "edgecolor": color_of(k), "linewidth": 1.2}
-        panel.text(*middle[k], str(k), ha="center", va="center", fontsize=8, color="#111111", bbox=badge)
+    room, taken = np.ptp(sample.places, axis=0) * BADGE, np.empty((0, 2))
+    for k in used[np.argsort(-rows, kind="stable")] if K <= 60 else []:
+        place = _free_place(sample.places[labels == k], taken, room)
+        if place is not None:
+            taken = np.vstack([taken, place])
+            badge = {
+                "boxstyle": "round,pad=0.25",
+                "facecolor": "#ffffff",
+                "edgecolor": color_of(k),
+                "linewidth": 1.2,
+            }
+            panel.text(*place, str(k), ha="center", va="center", fontsize=8, color="#111111", bbox=badge)
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set(visible=True, color=LINE)
     if axes.startswith("the coordinates"):

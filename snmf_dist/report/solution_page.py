@@ -182,7 +182,7 @@ def _map(solution: Any, points: Any, options: storage.Options) -> Html:
     shown = len(sample.rows)
     of = "All" if shown == len(solution.labels) else f"A sample of {count(shown)} of the"
     note = f"{of} {count(len(solution.labels))} rows in the plane of {axes}, coloured by cluster."
-    note += " A number that would cover that of a larger cluster is left out."
+    note += " A number for which there is no room is left out."
     if not axes.startswith("the coordinates"):
         note += " Clusters that lie upon each other here may be apart in other dimensions."
     drawn = graph_figures.draw_map(sample, solution.labels[sample.rows], solution.k, axes)

@@ -198,9 +198,13 @@ def test_edges_that_join_small_components_are_counted(tmp_path):
     assert f"<dt>Edges that join components</dt><dd>{graph.block['made']['joined']}</dd>" in text
 
 
-def test_numbers_that_would_cover_each_other_are_left_out():
-    places = np.array([[0.0, 0.0], [0.01, 0.3], [0.01, 0.31], [0.5, 0.3]])
-    assert graph_figures._apart([3, 2, 1, 0], places, np.array([0.03, 0.05])) == [3, 2, 0]
+def test_numbers_of_clusters_do_not_cover_each_other():
+    assert graph_figures._apart([3, 2, 1, 0], np.array([0, 0.3, 0.31, 0.5]), 0.03) == [3, 2, 0]
+    mine = np.column_stack([np.linspace(0, 1, 11), np.zeros(11)])
+    room, nothing = np.array([0.15, 0.1]), np.empty((0, 2))
+    assert_allclose(graph_figures._free_place(mine, nothing, room), [0.5, 0])
+    assert_allclose(abs(graph_figures._free_place(mine, mine[5:6], room)[0] - 0.5), 0.2)
+    assert graph_figures._free_place(mine[:1], mine[:1], room) is None
 
 
 def test_the_map_takes_points_eigenvectors_or_memberships(solution, graph, tmp_path):

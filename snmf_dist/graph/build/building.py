@@ -21,7 +21,7 @@ from snmf_dist.engine.client import check_workers, current_client
 from snmf_dist.errors import GraphWarning, InputError, SnmfError, StoreExists
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.audit import anchors, audit
-from snmf_dist.graph.build.points import open_points
+from snmf_dist.graph.build.points import NO_PATH, open_points
 from snmf_dist.graph.build.prepare import check_points, checksum, cut_into_cells, make_job
 from snmf_dist.graph.build.rowids import open_row_ids
 from snmf_dist.graph.build.scratch import ScratchFiles, open_scratch, run_missing
@@ -78,7 +78,7 @@ def build_graph(
 
     Parameters
     ----------
-    points : str, path-like, ndarray, dask.array.Array or CSR matrix, shape (n, d)
+    points : str, path-like, ndarray, dask.array.Array, CSR matrix or AnnData, shape (n, d)
         A path may be a Zarr array (or its URL), ``.npy``, ``.npz``, ``.parquet``, ``.arrow``, AnnData (``.h5ad``
         or Zarr), other HDF5, ``.fbin`` or ``.u8bin``.
     out : str or path-like
@@ -218,7 +218,7 @@ def _build(
     writer, records, degree = _write_blocks(job, stage, place, progress, options)
     if checksum(job) != points:
         raise InputError(f"{files.folder}: the points changed during the build; pass resume=False to start over")
-    origin = {"source": getattr(source, "path", "points in memory"), **getattr(source, "how", {})}
+    origin = {"source": getattr(source, "path", NO_PATH), **getattr(source, "how", {})}
     made = {**origin, **_facts(job, settings, begin=begin), "points": points, **quality}
     kept = Kept(files.vector("gather", blocks, "scale"), np.atleast_1d(job.shift), job.scale, job.projection)
     writer.finish(

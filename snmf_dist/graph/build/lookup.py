@@ -17,7 +17,7 @@ from snmf_dist.engine.client import current_client, run_tasks
 from snmf_dist.errors import InputError
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.neighbors import search
-from snmf_dist.graph.build.points import open_points, spool
+from snmf_dist.graph.build.points import NO_PATH, open_points, spool
 from snmf_dist.graph.build.prepare import checksum, make_job
 from snmf_dist.graph.build.scratch import ScratchFiles, run_missing
 from snmf_dist.graph.build.similarity import gaussian_weights, local_scales
@@ -120,7 +120,7 @@ def _known(
     """The points of the graph, transformed as its build did; refused if they are others."""
     made = graph.block["made"]
     if points is None:
-        if made["source"] == "points in memory":
+        if made["source"] == NO_PATH:
             raise InputError(
                 f"{graph.path}: was built from points in memory, which are not kept; give them as points= "
                 "(--points)"

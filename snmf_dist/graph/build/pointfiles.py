@@ -113,6 +113,20 @@ def find_matrix(path: str, key: str | None, options: storage.Options) -> Matrix:
         return Matrix(name, matrix.shape, matrix.dtype, matrix)
 
 
+def matrix_of_object(adata: Any, key: str | None) -> tuple[str, Any]:
+    """The points in an AnnData in memory, with their name; `key` as in `find_matrix`."""
+    if key == "X":
+        return key, adata.X
+    if key is not None and key.startswith("layers/") and key.removeprefix("layers/") in adata.layers:
+        return key, adata.layers[key.removeprefix("layers/")]
+    keys = sorted(adata.obsm.keys())
+    asked = key.removeprefix("obsm/") if key is not None else keys[0] if len(keys) == 1 else None
+    if asked not in keys:
+        found = f"no obsm/{asked}" if asked else "more than one matrix, or none"
+        raise InputError(f'AnnData: {found}; obsm has {keys}: pass key= with one of them, or key="X"')
+    return f"obsm/{asked}", adata.obsm[asked]
+
+
 def _name_of(group: Any, path: str, key: str | None) -> str:
     """Where in the group the points are."""
     if child(group, "obsm", path) is not None:

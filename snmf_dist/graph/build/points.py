@@ -18,12 +18,21 @@ from scipy import sparse
 from snmf_dist import storage
 from snmf_dist.engine import machine
 from snmf_dist.errors import DoesNotFit, InputError, SnmfError, StoreNotFound
-from snmf_dist.graph.build.pointfiles import BINARY, BinaryPoints, Hdf5Points, find_matrix, open_binary
+from snmf_dist.graph.build.pointfiles import (
+    BINARY,
+    BinaryPoints,
+    Hdf5Points,
+    find_matrix,
+    matrix_of_object,
+    open_binary,
+)
 from snmf_dist.graph.build.tablefiles import TABLES, TableFile
+from snmf_dist.graph.ingest.sparsegroups import is_annotated
 from snmf_dist.hdf5 import is_hdf5
 from snmf_dist.untrusted import ROW_BYTES, check_archive, load_sparse, native, refuse_code, safe_sparse
 
 POINT_FILES = ".npy, .npz, .parquet, .arrow, .h5ad, .h5, .fbin or .u8bin"
+NO_PATH = "points in memory"  # the source of points that have no path
 Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
 ROUNDING = 1e-5  # difference of A_ij and A_ji, relative to the largest entry, that counts as rounding
 
@@ -157,7 +166,14 @@ def open_points(
         except SnmfError:
             raise
         except Exception as error:  # NumPy, pyarrow and zip files each raise their own
-            raise InputError(f"{path}: cannot be read as points ({type(error).__name__}: {error})") from error
+            move = f"; {storage.next_move(error)}" if isinstance(error, ImportError) else ""
+            raise InputError(
+                f"{path}: cannot be read as points ({type(error).__name__}: {error}){move}"
+            ) from error
+    elif is_annotated(source):
+        name, found = matrix_of_object(source, key)
+        array = _canonical(found) if sparse.issparse(found) else np.asarray(found)
+        source = LoadedPoints(array, NO_PATH, {"key": name})
     elif sparse.issparse(source):
         source = ArrayPoints(_canonical(source))
     elif isinstance(source, np.ma.MaskedArray):
@@ -166,8 +182,8 @@ def open_points(
         source = ArrayPoints(source)
     elif not (hasattr(source, "dask") and hasattr(source, "chunks")):
         raise InputError(
-            f"points is a {type(source).__name__}; expected a NumPy, Dask or SciPy CSR array, or a path to a "
-            f"Zarr array or AnnData, {POINT_FILES}"
+            f"points is a {type(source).__name__}; expected a NumPy, Dask or SciPy CSR array, an AnnData, or "
+            f"a path to a Zarr array or AnnData, {POINT_FILES}"
         )
     _check_shape(source, least)
     return source

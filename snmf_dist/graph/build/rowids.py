@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from snmf_dist import storage
-from snmf_dist.annotated_files import child, obs_ids, open_annotated
+from snmf_dist.annotated_files import child, named, obs_ids, open_annotated
 from snmf_dist.errors import InputError, SnmfError
 from snmf_dist.graph.build.tablefiles import TABLES, open_table
+from snmf_dist.graph.ingest.sparsegroups import is_annotated
 from snmf_dist.ids import Ids, make_ids
 
 OTHERS = (".npy", ".npz", *TABLES)  # suffixes of what is no AnnData
@@ -26,6 +27,8 @@ def open_row_ids(
         The name of a column of a Parquet or Arrow file, or one id for each row.
     """
     path = storage.normal_path(points) if isinstance(points, str | os.PathLike) else ""
+    if ids is None and is_annotated(points):
+        return named(points.obs_names, "AnnData obs"), columns
     if ids is None:
         return _names_of_cells(path, options), columns
     if not isinstance(ids, str):

@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 import numpy as np
 
-from snmf_dist.arrowfiles import ARROW, arrow_batches, is_text, open_arrow, to_large_text
+from snmf_dist.arrowfiles import ARROW, ZstdFile, arrow_batches, is_text, open_arrow, to_large_text
 from snmf_dist.errors import InputError, SnmfError
 from snmf_dist.graph.ingest.edges import Edges
 from snmf_dist.graph.ingest.textlines import SAMPLE_BYTES, CleanLines, choose_columns, detect_format
@@ -20,7 +20,8 @@ from snmf_dist.graph.ingest.textlines import SAMPLE_BYTES, CleanLines, choose_co
 TEXT = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
 NOT_KONECT = (".zarr", ".h5ad", ".h5", ".hdf5", ".npy", ".npz", ".mtx", ".graph", ".metis", ".graphml", "")
-COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
+ZSTD = ".zst"
+COMPRESSED = (".gz", ".bz2", ZSTD, ".xz")
 BATCH_BYTES = 1 << 23  # of text parsed at a time
 BATCH_ROWS = 1 << 18  # of Parquet read at a time
 
@@ -76,11 +77,13 @@ class _opened:
 
     def __init__(self, path: str, options: dict[str, Any] | None, *, text: bool) -> None:
         self.path, self.text = path, text
-        self._open = fsspec.open(path, "rb", compression="infer", **(options or {}))
+        self._zstd = path.lower().endswith(ZSTD)
+        self._open = fsspec.open(path, "rb", compression=None if self._zstd else "infer", **(options or {}))
 
     def __enter__(self) -> Any:
         try:
-            return self._open.__enter__()
+            file = self._open.__enter__()
+            return ZstdFile(file) if self._zstd else file
         except (OSError, ImportError, ValueError) as error:
             self._explain(error)
 

@@ -3,8 +3,6 @@
 import os
 from typing import Any
 
-import fsspec
-
 from snmf_dist import storage
 from snmf_dist.errors import InputError, StoreNotFound
 from snmf_dist.graph.ingest.edgefiles import family, is_edge_file
@@ -14,7 +12,7 @@ ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 
 def find_parts(path: str, options: storage.Options = None) -> list[str] | None:
     """The parts of an edge list in their order, if `path` is a folder of them or a pattern, else None."""
-    fs, place = fsspec.core.url_to_fs(path, **(storage.plain(options) or {}))
+    fs, place = storage.file_system(path, options)
     pattern = any(mark in path for mark in "*?[") and not fs.exists(place)
     if not pattern and (not fs.isdir(place) or any(fs.exists(f"{place}/{name}") for name in ZARR_FILES)):
         return None

@@ -114,6 +114,20 @@ def test_anndata_gives_coordinates_counts_and_names(cells, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the writers of AnnData
+def test_anndata_in_memory_is_read_too(cells, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    adata = anndata.read_h5ad(cells) if cells.suffix == ".h5ad" else anndata.read_zarr(cells)
+    for key, expected in (("X_pca", X), ("obsm/X_umap", X[:, :2]), ("X", np.round(X).clip(0))):
+        assert_array_equal(read(adata, tmp_path, key=key), expected)
+    assert_array_equal(read(adata, tmp_path, key="layers/by_column"), np.round(X).clip(0))
+    with pytest.raises(errors.InputError, match=r"obsm has \['X_pca', 'X_umap'\]: pass key="):
+        snmf_dist.build_graph(adata, tmp_path / "g.zarr")
+    solution = snmf_dist.fit(snmf_dist.build_graph(adata, tmp_path / "g.zarr", key="X_pca"), 3)
+    assert list(solution.ids) == NAMES
+    assert_array_equal(solution.predict(adata[:7].copy(), points=adata), solution.labels[:7])
+
+
+@pytest.mark.filterwarnings("ignore")  # of the writers of AnnData
 def test_counts_by_column_are_read(cells, tmp_path):
     assert_array_equal(read(cells, tmp_path, key="layers/by_column"), np.round(X).clip(0))
 

@@ -412,6 +412,30 @@ def test_a_missing_reader_names_its_extra(tmp_path, monkeypatch):
         read(tmp_path / "c.h5ad", tmp_path)
 
 
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_packed_text_of_pyarrow(tmp_path, suffix):
+    path = tmp_path / f"e.csv.{suffix}"
+    with pa.output_stream(
+        str(path), compression="zstd" if suffix == "zst" else suffix.replace("gz", "gzip")
+    ) as file:
+        csv.write_csv(pa.Table.from_pandas(edge_table(NAMES), preserve_index=False), file)
+    found, ids = read(path, tmp_path, symmetrize="max")
+    assert ids == sorted(NAMES)
+    assert np.count_nonzero(found) == W.nnz
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(errors.InputError, match="cannot be read as an edge list"):
+        read(path, tmp_path, symmetrize="max", overwrite=True)
+
+
+def test_a_missing_package_for_urls_names_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(errors.StoreNotFound, match=r"s3fs.*install snmf-dist\[s3\]"):
+        read("s3://bucket/edges.csv", tmp_path)
+    for name in ("x.zarr", "x.parquet"):
+        with pytest.raises(errors.SnmfError, match=r"s3fs.*install snmf-dist\[s3\]"):
+            snmf_dist.build_graph(f"s3://bucket/{name}", tmp_path / "p.zarr")
+
+
 def test_csv_of_pyarrow_and_parquet_with_categories(tmp_path):
     table = pa.Table.from_pandas(edge_table(NAMES), preserve_index=False)
     csv.write_csv(table, tmp_path / "e.csv")
