@@ -298,7 +298,8 @@ def file_system(path: str, options: Options = None) -> tuple[Any, str]:
 def _refuse_unreachable(path: str, error: Exception, options: Options) -> NoReturn:
     text = without_secrets(str(error), options)
     cause = error if text == str(error) else None  # a traceback would show what it says
-    raise StoreNotFound(f"{path}: cannot be opened ({type(error).__name__}: {text}); {next_move(error)}") from cause
+    why = f"{type(error).__name__}: {text}"
+    raise StoreNotFound(f"{path}: cannot be opened ({why}); {next_move(error)}") from cause
 
 
 def next_move(error: Exception) -> str:
