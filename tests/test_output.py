@@ -135,8 +135,9 @@ class FillsTheDisk(snmf_dist.Listener):
 
 def test_a_disk_that_fills_up_during_the_run_leaves_the_solution_in_the_error(small_disk, graph, tmp_path):
     place, leave = small_disk
+    listeners = [FillsTheDisk(leave)]
     with pytest.raises(errors.ResultNotSaved, match="no room is left on the disk") as caught:
-        snmf_dist.fit(graph, 3, rho=0.3, out=place / "r.zarr", listeners=[FillsTheDisk(leave)])
+        snmf_dist.fit(graph, 3, rho=0.3, out=place / "r.zarr", checkpoint_every=None, listeners=listeners)
     assert sorted(os.listdir(place)) == ["filling"]
     caught.value.solution.save(tmp_path / "r.zarr")
     kept = snmf_dist.open_solution(tmp_path / "r.zarr")
