@@ -15,7 +15,7 @@ import snmf_dist
 from snmf_dist import storage
 from snmf_dist.cli.output import new_console
 from snmf_dist.engine.client import connect
-from snmf_dist.errors import InputError, StoreNotFound
+from snmf_dist.errors import InputError, Interrupted, SnmfError, StoreNotFound
 from snmf_dist.solve.parts import SPECKS
 from snmf_dist.study.folder import CHOICE, LABELS, PICTURE, SCREENED
 from snmf_dist.study.spec import AXES
@@ -64,9 +64,17 @@ def batch(spec: str, out: str, scheduler: str | None, dry_run: bool, join: bool,
     if on_error:
         given["on_error"] = on_error
     graphs = given.pop("graphs")
+    report = StudyProgress(console)
     with connect(scheduler) if scheduler else nullcontext():
-        report = StudyProgress(console)
-        study = snmf_dist.fit_many(graphs, out=out, join=join, dry_run=dry_run, progress=report, **given)
+        try:
+            study = snmf_dist.fit_many(graphs, out=out, join=join, dry_run=dry_run, progress=report, **given)
+        except Interrupted:
+            raise
+        except SnmfError as error:
+            if not report.failed:  # the input is bad: no run was begun
+                raise
+            click.echo(f"error: {error}", err=True)
+            raise click.exceptions.Exit(3) from None
     if dry_run:
         for row in study.rows:
             console.print(_settings(row), markup=False)
@@ -180,11 +188,13 @@ class StudyProgress:
 
     def __init__(self, console: Console) -> None:
         self.console, self.shown = console, {"running": 0}
+        self.failed = 0  # runs
 
     def __call__(self, study: snmf_dist.Study) -> None:
         """Print it, if runs have begun or all have ended since the last time."""
         rows = study.rows
         states = counts(rows)
+        self.failed = states["failed"]
         if states == self.shown or (states["waiting"] and not states["running"]):
             return
         self.shown = states

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import snmf_dist
+from snmf_dist import errors
 from snmf_dist.cli import main
 from snmf_dist.study import choosing, work
 from tests.helpers import planted_graph
@@ -95,6 +96,20 @@ def test_a_failed_run_gives_exit_code_3(run, spec, tmp_path, monkeypatch):
     assert "Traceback" in run("study", tmp_path / "s", "--errors").output
     monkeypatch.setattr(work, "fit", fit)
     assert run("batch", spec, "--out", tmp_path / "s").exit_code in (0, 1)
+
+
+def test_a_run_that_ends_the_study_gives_exit_code_3_and_bad_input_2(run, spec, tmp_path, monkeypatch):
+    def fails(*given, **named):
+        raise errors.StoreCorrupt("block 0 is not what was written")
+
+    monkeypatch.setattr(work, "fit", fails)
+    monkeypatch.setattr(work, "fit_stack", fails)
+    done = run("batch", spec, "--out", tmp_path / "s", "--on-error", "stop")
+    assert done.exit_code == 3
+    assert "error: block 0 is not what was written" in done.output
+    assert snmf_dist.open_study(tmp_path / "s").counts == {"waiting": 6, "running": 0, "done": 0, "failed": 1}
+    spec.write_text(SPEC.replace("max_iter = 40", "max_iter = 41"))
+    assert run("batch", spec, "--out", tmp_path / "s").exit_code == 2
 
 
 def test_a_terminated_batch_leaves_a_valid_table_and_goes_on(tmp_path):
