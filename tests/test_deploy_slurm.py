@@ -91,7 +91,7 @@ def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
 @pytest.mark.timeout(2400)
 def test_a_fit_whose_time_is_over_twice_is_queued_again_and_ends_as_the_undisturbed_one(slurm, graph, tmp_path):
     out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
-    run(slurm, tmp_path, "sbatch", *SIZE, batch, "fit", graph.path, "-k", 8, *fit_options(out, 200))
+    run(slurm, tmp_path, "sbatch", *SIZE, batch, "fit", graph.path, "-k", 8, *fit_options(out, 120))
     for restart in range(2):
         wait_until(lambda start=f" start {restart} ": iterates(log_of(tmp_path).partition(start)[2]), 600)
         job = slurm.ask("squeue", "-h", "-o", "%i").strip()
@@ -100,7 +100,7 @@ def test_a_fit_whose_time_is_over_twice_is_queued_again_and_ends_as_the_undistur
     said = log_of(tmp_path)
     assert said.count("queued again, to continue from the checkpoint") == 2, said
     assert said.count("from a checkpoint") == 2, said
-    same_as_undisturbed(graph, out, 200)
+    same_as_undisturbed(graph, out, 120)
 
 
 def iterates(said):
