@@ -52,7 +52,7 @@ LAYERS = [
     "ops.facts ops.doctor ops.smoke",
     "study.spec study.folder study.table study.view study.queue study.stacks study.work study.many",
     "study.stability study.consensus study.choice study.screening study.heldout study.picture study.choosing",
-    "scaling.grid scaling.measure scaling.model scaling.efficiency scaling.cost",
+    "scaling.grid scaling.making scaling.measure scaling.model scaling.efficiency scaling.cost",
     "scaling.pictures scaling.page scaling.view scaling.running",
     "estimator",
     "__init__",

@@ -20,7 +20,9 @@ Number = TypeVar("Number")
 @click.option(
     "--rows", required=True, help="Sizes: 125k:32M doubles from the first to the last; or a list, as 10k,1M."
 )
-@click.option("-k", "--k", "ks", default="20", show_default=True, help="Numbers of clusters, with commas between.")
+@click.option(
+    "-k", "--clusters", "ks", default="20", show_default=True, help="Numbers of clusters, with commas between."
+)
 @click.option(
     "--workers",
     help="Numbers of worker processes to start on this machine, as 1,2,4; 0 is this process with its threads.  "
@@ -45,7 +47,7 @@ def scale_(
     values or repeats adds runs. More workers than there are cores measure the engine, not speed-up.
 
     OUT gets runs.parquet (a row a run), phases.parquet (a row a run and phase: seconds, processor seconds, bytes,
-    tasks), events.jsonl, and the tracebacks of runs that failed.
+    tasks), model.json for `snmf-dist plan --model`, and scaling.html to look at, if matplotlib is installed.
 
     Take at least five sizes and five repeats on a machine that does nothing else.
 

@@ -1,7 +1,6 @@
 """scaling_study(): many sizes, one after the other, in a folder that the same call resumes."""
 
 import os
-import shutil
 import time
 import traceback
 import warnings
@@ -23,9 +22,9 @@ from snmf_dist.errors import ClusterError, InputError, NoRoom, ResultNotSaved
 from snmf_dist.graph.ingest import import_graph
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.locks import only_writer
-from snmf_dist.planted import generate
 from snmf_dist.result.records import Status
 from snmf_dist.scaling.grid import Point, make_grid
+from snmf_dist.scaling.making import make_apart
 from snmf_dist.scaling.measure import Measured, measure_run
 from snmf_dist.scaling.view import ScalingStudy
 from snmf_dist.study.folder import SCALING, StudyFolder
@@ -253,25 +252,16 @@ class _Work:
         if os.path.exists(path) and os.path.exists(truth):
             return open_graph(path), truth
         os.makedirs(place, exist_ok=True)
-        edges = os.path.join(place, f"{point.graph}-edges")
-        model: Any = {"degree": point.degree, "mixing": self.settings["mixing"], "shuffle": False}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            made = generate(
-                "graph", edges, point.rows, point.k, seed=self.settings["seed"], overwrite=True, **model
-            )
-            store = import_graph(
-                made.data,
-                path,
-                n=point.rows,
-                symmetrize="max",
-                reorder=False,
-                overwrite=True,
-                memory_limit=self.memory_limit,
-            )
-        os.replace(made.truth, truth)
-        shutil.rmtree(edges)
-        return store, truth
+        make_apart(
+            path=path,
+            truth=truth,
+            rows=point.rows,
+            k=point.k,
+            seed=self.settings["seed"],
+            memory_limit=self.memory_limit,
+            model={"degree": point.degree, "mixing": self.settings["mixing"], "shuffle": False},
+        )
+        return open_graph(path), truth
 
     def _workers(self, point: Point) -> Any:
         """The client of as many workers as the point wants, which have done a small piece of work before."""

@@ -2,14 +2,15 @@
 
 import json
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import snmf_dist
 from snmf_dist.cli import main
-from snmf_dist.errors import InputError
-from snmf_dist.scaling import view
+from snmf_dist.errors import InputError, WorkLost
+from snmf_dist.scaling import making, view
 from snmf_dist.scaling.grid import make_grid
 
 SMALL = {"rows": [400, 800], "ks": [3], "workers": [0], "degrees": [12], "repeats": 1}
@@ -65,6 +66,20 @@ def test_a_study_draws_its_page_and_leaves_no_graphs_and_results(tmp_path):
     assert "Scaling study" in (tmp_path / "s" / "scaling.html").read_text()
     assert (tmp_path / "s" / "scaling.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "s" / "model.json").read_text())["places"]["process"]["points"] == 1
+
+
+def test_a_graph_is_the_same_made_in_a_process_of_its_own(tmp_path, monkeypatch):
+    found = []
+    for large in (making.LARGE, 0):
+        monkeypatch.setattr(making, "LARGE", large)
+        path = tmp_path / f"{large:g}.zarr"
+        given = {"rows": 300, "k": 3, "seed": 1, "memory_limit": None}
+        model = {"degree": 12, "mixing": 0.2, "shuffle": False}
+        making.make_apart(path=str(path), truth=str(tmp_path / f"{large:g}.npy"), model=model, **given)
+        found.append(snmf_dist.open_graph(path).read_rows(0, 300).toarray())
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(WorkLost, match="could not be made"):
+        making.make_apart(path=str(path), truth=str(tmp_path / "t.npy"), model={**model, "mixing": 5}, **given)
 
 
 def test_on_workers_halo_rows_and_tasks_are_counted(client, tmp_path):
