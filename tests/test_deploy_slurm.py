@@ -75,10 +75,10 @@ def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
     command = ("fit", graph.path, "-k", 8, *fit_options(out, 150), "--checkpoint-every", 5)
     run(slurm, tmp_path, "sbatch", *SIZE, batch, *command)
     checkpoint = Path(f"{out}.checkpoint")
-    wait_until(lambda: checkpoint.exists() and len(list(checkpoint.iterdir())) > 1, 180)
+    wait_until(lambda: checkpoint.exists() and len(list(checkpoint.iterdir())) > 1, 600)
     slurm.node_down("n3")
     try:
-        wait_until(lambda: " end 0, exit code" in log_of(tmp_path), 240)
+        wait_until(lambda: " end 0, exit code" in log_of(tmp_path), 600)
     finally:
         slurm.node_up("n3")
     assert "a worker was lost" in log_of(tmp_path)
