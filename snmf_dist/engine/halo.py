@@ -1,7 +1,7 @@
 """A row block of A by itself: its columns are numbered [own rows | halo], and it says where the halo comes from.
 
 The halo are the rows of other blocks that a product with the block needs. Where a block needs most rows of another
-one it asks for all of them, which then travel without being packed. `worker` fetches them.
+one it asks for all of them, which then travel without being packed. `serving` fetches them.
 """
 
 from typing import NamedTuple
