@@ -64,9 +64,9 @@ def predict_(
     found = place(solution.membership, solution.provenance, rows, **more)
     counts = np.zeros(3, dtype=int)
     write_whole(target, partial(_write, found=found, names=names, counts=counts))
-    told, novel, none = counts.tolist()
+    rows_labelled, novel, none = counts.tolist()
     what = "new points" if rows is new else "new nodes"
-    print_facts(new_console(), {what: told, "novel": novel, "in no cluster": none, "labels": out})
+    print_facts(new_console(), {what: rows_labelled, "novel": novel, "in no cluster": none, "labels": out})
 
 
 def _write(path: str, found: Any, names: Any, counts: np.ndarray) -> None:
