@@ -118,6 +118,6 @@ def in_rounds(points: Sequence[Point]) -> list[Point]:
 
     def place(point: Point) -> tuple[Any, ...]:
         stage = round(math.log2(point.work / least)) + point.repeat
-        return stage, point.workers, point.work, point.degree, point.k, point.repeat
+        return stage, point.workers, point.work, point.rows, point.k, point.repeat
 
     return sorted(points, key=place)
