@@ -3,13 +3,12 @@
 Each store is one Zarr v3 group whose attributes hold ``{"snmf_dist": {"kind": ..., "version": 1,
 "complete": true, ...}}``. The block is written last, so a store that was cut off while being
 written has none, or one that does not say ``complete``. What the block and the arrays mean is
-the business of ``graph/store.py`` and ``result/files.py``.
+the business of ``graph/store/`` and ``result/files.py``.
 """
 
 import ctypes
 import json
 import os
-import re
 import shutil
 import tempfile
 import warnings
@@ -24,6 +23,7 @@ import zarr
 import zarr.errors
 from zarr.codecs import BloscCodec
 
+from snmf_dist.credentials import without_secrets
 from snmf_dist.errors import (
     GraphWarning,
     NoRoom,
@@ -48,7 +48,6 @@ CHUNK = 1 << 20  # entries at most in a chunk of a long vector: 4 to 8 MB; small
 CODEC = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
 
 Options = Mapping[str, Any] | None
-SECRET = re.compile(r"(?i)secret|password|token|^key$|access_key")  # names of options and variables to keep quiet
 
 
 def normal_path(path: str | os.PathLike[str]) -> str:
@@ -313,29 +312,6 @@ def next_move(error: Exception) -> str:
     if isinstance(error, ImportError):
         return "install snmf-dist[s3]" if "s3fs" in str(error) else "install that package"
     return "check the URL"
-
-
-def without_secrets(text: str, options: Options = None) -> str:
-    """The text without the credentials that the environment or `options` hold.
-
-    Examples
-    --------
-    >>> without_secrets("wrong key abc", {"secret": "abc"})
-    'wrong key ***'
-    """
-    secrets = [*_secrets(os.environ), *_secrets(options or {})]
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """The values of options to keep quiet, also of those in options of options, as `client_kwargs`."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value)
-        elif SECRET.search(name):
-            yield str(value)
 
 
 def write_vector(group: zarr.Group, name: str, values: np.ndarray) -> int:

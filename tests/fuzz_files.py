@@ -18,8 +18,9 @@ import pyarrow as pa
 from scipy import sparse
 
 from snmf_dist.errors import SnmfError
-from snmf_dist.graph.build.points import open_points, spool
+from snmf_dist.graph.build.points import open_points
 from snmf_dist.graph.build.rowids import open_row_ids
+from snmf_dist.graph.build.spooling import spool
 from snmf_dist.graph.ingest.edges import IdRules
 from snmf_dist.graph.ingest.sources import open_source
 

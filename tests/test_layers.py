@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "snmf_dist"
 
 # From the ground up; a module imports only what stands on an earlier line, or before it on its own.
 LAYERS = [
-    "errors result.records card",
+    "errors credentials result.records card",
     "validation",
     "storage verified locks arrowfiles ids",
     "engine.spent",
@@ -31,7 +31,7 @@ LAYERS = [
     "graph.ingest.regularize",
     "graph.ingest.importing graph.ingest",
     "graph.build.similarity graph.build.neighbors graph.build.tablefiles graph.build.pointfiles",
-    "graph.build.points graph.build.partition",
+    "graph.build.points graph.build.spooling graph.build.partition",
     "graph.build.rowids graph.build.scratch graph.build.settings",
     "graph.build.stages graph.build.audit graph.build.prepare graph.build.building graph.build.lookup graph.build",
     "planted.shuffling planted.mixture planted.blockmodel planted.generating planted",
@@ -39,7 +39,7 @@ LAYERS = [
     "solve.kernels.compiled solve.kernels.weights solve.kernels.plain solve.kernels.fused solve.kernels",
     "result.scores result.plane result.foldin result.placing result.newnodes result.compare result.tables",
     "result.networks result.annotated",
-    "result.export result.advice",
+    "result.export result.advice result.summary",
     "report.words report.html report.drawing report.aggregates report.reading report.features",
     "report.graph_figures report.run_figures report.cluster_table report.comparison report.run_facts",
     "report.solution_page report.study_page",

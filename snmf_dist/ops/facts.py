@@ -11,6 +11,7 @@ from typing import Any
 import fsspec
 
 from snmf_dist import storage
+from snmf_dist.credentials import without_secrets
 from snmf_dist.engine import machine
 
 TRIAL = ".snmf-doctor-"  # begins the names of the files that `try_store` writes; the time in seconds follows
@@ -75,7 +76,7 @@ def try_store(path: str, options: storage.Options = None) -> str:
                 if files.exists(left):
                     files.rm(left)
     except Exception as error:
-        return f"cannot {step} ({type(error).__name__}: {storage.without_secrets(str(error), options)[:150]})"
+        return f"cannot {step} ({type(error).__name__}: {without_secrets(str(error), options)[:150]})"
     return ""
 
 

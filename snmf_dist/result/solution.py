@@ -20,6 +20,7 @@ from snmf_dist.result.export import export
 from snmf_dist.result.files import ResultParts, read_result, write_result
 from snmf_dist.result.newnodes import NewNodes, read_new_nodes
 from snmf_dist.result.records import IterationRecord, Sample, Status
+from snmf_dist.result.summary import summary
 from snmf_dist.solve.kernels import row_labels
 
 
@@ -72,22 +73,7 @@ class Solution:
         )
 
     def _repr_html_(self) -> str:
-        return card("Solution", self._facts)
-
-    def _facts(self) -> dict[str, Any]:
-        """What a notebook shows; of what is in memory alone."""
-        sizes = sorted(self.sizes.tolist(), reverse=True)
-        last = self.history[-1]
-        return {
-            "status": f"{self.status.name}: {self.status.value}",
-            "rows, clusters": f"{len(self.labels):,}, {self.k}",
-            "captured": f"{self.captured:.6g}"
-            + (f" ({self.captured / self.bound:.1%} of the bound)" if self.bound > 0 else ""),
-            **({} if math.isnan(last.modularity) else {"modularity": f"{last.modularity:.3f}"}),
-            "cluster sizes": ", ".join(f"{size:,}" for size in sizes[:10]) + (", …" if self.k > 10 else ""),
-            "in no cluster": f"{self.n_unassigned:,}",
-            "iterations": self.n_iter,
-        }
+        return card("Solution", lambda: summary(self))
 
     @property
     def k(self) -> int:
@@ -334,18 +320,7 @@ class Solution:
 
     def write(self, path: str, *, save_state: bool, overwrite: bool, options: storage.Options) -> None:
         """Write the solution where this process is the only writer already."""
-        parts = ResultParts(
-            membership=self.membership,
-            labels=self.labels,
-            history=self.history,
-            status=self.status,
-            settings=self.settings,
-            provenance=self.provenance,
-            spectral_labels=self.spectral_labels,
-            state=self.state if save_state else None,
-            ids=self.ids,
-            sample=self.sample,
-        )
+        parts = ResultParts(**vars(self))._replace(state=self.state if save_state else None)
         write_result(path, parts, overwrite=overwrite, options=options)
 
 

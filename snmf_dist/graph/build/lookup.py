@@ -17,10 +17,11 @@ from snmf_dist.engine.client import current_client, run_tasks
 from snmf_dist.errors import InputError
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.neighbors import search
-from snmf_dist.graph.build.points import NO_PATH, open_points, spool
+from snmf_dist.graph.build.points import NO_PATH, open_points
 from snmf_dist.graph.build.prepare import checksum, make_job
 from snmf_dist.graph.build.scratch import ScratchFiles, run_missing
 from snmf_dist.graph.build.similarity import gaussian_weights, local_scales
+from snmf_dist.graph.build.spooling import spool
 from snmf_dist.graph.build.stages import Job
 from snmf_dist.graph.store import GraphStore, Kept, read_kept, silent
 

@@ -1,13 +1,12 @@
 """open_points(): a row-blocked view of the user's data, whatever holds it.
 
 A `Points` is read by row ranges inside tasks, so it is small to send: a path, or an array of this process.
-What cannot be read by row ranges (Dask arrays, tables, arrays of this process on a cluster) is spooled once
-to ``.npy`` files in the build's own folder.
+What cannot be read by row ranges is written to files first: see `snmf_dist.graph.build.spooling`.
 """
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +19,6 @@ from snmf_dist.engine import machine
 from snmf_dist.errors import DoesNotFit, InputError, SnmfError, StoreNotFound
 from snmf_dist.graph.build.pointfiles import (
     BINARY,
-    BinaryPoints,
     Hdf5Points,
     find_matrix,
     matrix_of_object,
@@ -285,51 +283,6 @@ def _canonical(matrix: Any) -> sparse.csr_matrix:
         X = X.copy()
         X.sum_duplicates()
     return X
-
-
-def spool(points: Any, folder: str, *, shared: bool) -> Points:
-    """Give points that can be read by row ranges from any task; write them to `folder` if need be.
-
-    Parameters
-    ----------
-    points : object
-        As `open_points` gives it.
-    folder : str
-        An existing folder that all workers see.
-    shared : bool
-        Whether other processes will read the points.
-    """
-    if isinstance(points, FilePoints | ZarrPoints | Hdf5Points | BinaryPoints) or (
-        isinstance(points, ArrayPoints) and not shared
-    ):
-        return points
-    path = os.path.join(folder, "points")
-    n, d = points.shape
-    if isinstance(points, ArrayPoints) and points.is_sparse:
-        os.makedirs(path, exist_ok=True)
-        for name in CSR_FILES:
-            np.save(os.path.join(path, f"{name}.npy"), getattr(points.array, name))
-        return FilePoints(path, (n, d), points.dtype, is_sparse=True)
-    path += ".npy"
-    header = {"descr": np.lib.format.dtype_to_descr(points.dtype), "fortran_order": False, "shape": (n, d)}
-    rows = 0
-    with open(path, "wb") as file:  # not a memory map: a full disk would kill the process without an error
-        np.lib.format.write_array_header_1_0(file, header)
-        for block in _blocks(points):
-            file.write(np.ascontiguousarray(block, dtype=points.dtype).tobytes())
-            rows += len(block)
-    if rows != n:
-        raise InputError(f"the points gave {rows} rows but promised {n}; compute them first")
-    return FilePoints(path, (n, d), points.dtype)
-
-
-def _blocks(points: Any) -> Iterator[np.ndarray]:
-    if isinstance(points, ArrayPoints):
-        yield points.array
-    elif isinstance(points, TableFile):
-        yield from points.batches()
-    else:
-        yield from (np.asarray(points.blocks[i].compute()) for i in range(points.numblocks[0]))
 
 
 def _check_shape(points: Any, least: int) -> None:

@@ -13,8 +13,8 @@ from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import InputError
 from snmf_dist.graph.build import stages
 from snmf_dist.graph.build.partition import LEAVES_A_CELL, Partition, make_partition, positions
-from snmf_dist.graph.build.points import spool
 from snmf_dist.graph.build.scratch import ScratchFiles, run_missing
+from snmf_dist.graph.build.spooling import spool
 from snmf_dist.graph.build.stages import Job
 from snmf_dist.graph.store import StageProgress, row_bounds, silent
 

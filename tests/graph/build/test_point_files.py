@@ -10,7 +10,8 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist import errors
-from snmf_dist.graph.build.points import open_points, spool
+from snmf_dist.graph.build.points import open_points
+from snmf_dist.graph.build.spooling import spool
 
 RANDOM = np.random.default_rng(0)
 X = (RANDOM.standard_normal((90, 3)) + np.repeat(8 * np.eye(3), 30, axis=0)).astype(np.float32)
