@@ -13,7 +13,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
