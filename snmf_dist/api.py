@@ -65,10 +65,10 @@ def fit(
     Parameters
     ----------
     zarr_path : str, path-like or GraphStore
-        A graph store, as `build_graph` and `import_graph` write it, by path or URL; or points (a Zarr array,
-        ``.npy``, ``.npz`` or ``.parquet``), whose graph is then built beside them as ``<points>.graph.zarr``, or
-        reused if it is there and was made from the same data with the same settings. A sparse ``.npz`` that is
-        square, symmetric and nonnegative is refused: it may be a similarity matrix, which `import_graph` takes.
+        A graph store, as `build_graph` and `import_graph` write it, by path or URL; or the path of points that
+        `build_graph` reads, whose graph is then built beside them as ``<points>.graph.zarr``, or reused if it is
+        there and was made from the same data with the same settings. A sparse ``.npz`` that is square,
+        symmetric and nonnegative is refused: it may be a similarity matrix, which `import_graph` takes.
     k : int
         Number of clusters, 1 to n.
     solver : {"admm", "apg", "hals"}, default "admm"

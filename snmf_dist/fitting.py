@@ -58,7 +58,7 @@ def solve_graph(
     warm : Solution or ndarray, (n, k), or None
         Where to begin, if that is given.
     listeners : sequence of Listener
-        Told of each iteration, and of what takes a while.
+        Called at each iteration, and before what takes a while.
     plan : Plan
         How to run.
     keeper : CheckpointKeeper

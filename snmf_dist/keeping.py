@@ -277,7 +277,7 @@ def open_keeper(
     Parameters
     ----------
     fingerprint : str
-        Of the graph.
+        The fingerprint of the graph.
     settings : mapping
         The settings of the fit, checked.
     out : str or None

@@ -31,7 +31,7 @@ def explaining(path: str, kind: str, checksum: int, options: storage.Options, *,
     options : mapping or None
         Passed to fsspec for URLs.
     checksum : int
-        Of the attribute block that it was opened with.
+        Checksum of the attribute block that it was opened with.
     remedy : str
         What to do if it is damaged.
     """

@@ -168,12 +168,12 @@ def test_plain_modules_know_only_numpy_scipy_and_the_standard_library():
             assert {i.split(".")[0] for i in imports(tree)} <= allowed, name
 
 
-def test_a_constant_or_class_name_is_used_once():
+def test_the_name_of_a_constant_a_class_or_a_type_is_used_once():
     homes = {}
     for name, tree in modules():
         for node in tree.body:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            found = [one.id for one in targets if isinstance(one, ast.Name) and one.id.isupper()]
+            found = [one.id for one in targets if isinstance(one, ast.Name) and one.id[0].isupper()]
             for known in [node.name] if isinstance(node, ast.ClassDef) else found:
                 homes.setdefault(known, []).append(name)
     assert {known: places for known, places in homes.items() if len(places) > 1} == {}

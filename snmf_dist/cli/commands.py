@@ -83,7 +83,7 @@ def _on_signal(number: int, frame: Any) -> None:
     """Let runs write a checkpoint and end, for a while; at a second signal, or if none can, end at once."""
     if not _asked and ask_to_stop(number):
         _asked.append(number)
-        click.echo("ending after this iteration, with a checkpoint; once more to end at once", err=True)
+        click.echo("ending after this iteration, with a checkpoint; interrupt again to end at once", err=True)
         timer = threading.Timer(PATIENCE, signal.raise_signal, [number])
         timer.daemon = True
         timer.start()
@@ -110,12 +110,12 @@ def main() -> None:
     How many?        snmf-dist choose-k graph.zarr -k 2:40 --out study
     Many runs:       snmf-dist batch grid.toml --out study
     Will it fit?     snmf-dist plan graph.zarr -k 20 --memory 4GiB
-    How does it grow? snmf-dist scale --rows 125k:2M -k 20 --out scaling
+    Does it scale?   snmf-dist scale --rows 125k:2M -k 20 --out scaling
     Test data:       snmf-dist generate graph toy --rows 100k -k 20
     Does it work?    snmf-dist doctor; snmf-dist smoke
 
     Exit codes: 0 done; 1 not converged (the result is still written); 2 usage or bad input; 3 the work
-    failed (disk full, workers lost).
+    failed (disk full, workers lost); 130 or 143 interrupted.
     """
 
 

@@ -67,14 +67,15 @@ NO_MODEL = "time         not known; measure with snmf-dist scale, and give its m
     help="auto: when the clusters have settled; kkt: at a local optimum; paper: at a small change.",
 )
 @click.option("--tol", type=float, help="Tolerance of the stopping rule.  [default: 1e-5, or 1e-4 for kkt]")
-@click.option("--max-iter", type=int, default=1000, show_default=True, help="Most iterations that are done.")
+@click.option("--max-iter", type=int, default=1000, show_default=True, help="Maximum number of iterations.")
 @click.option("--n-init", type=int, default=1, show_default=True, help="Runs side by side; the best is kept.")
 @click.option(
     "--specks",
     type=click.Choice(["drop", "own", "join"]),
     default="drop",
     show_default=True,
-    help="Small parts that no edge joins to the rest: label -1, clusters of their own, or the nearest label.",
+    help="Small parts that no edge joins to the rest: label -1, clusters of their own, or the label of the "
+    "nearest row.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option(
@@ -86,7 +87,7 @@ NO_MODEL = "time         not known; measure with snmf-dist scale, and give its m
 @click.option(
     "--memory-limit",
     metavar="BYTES",
-    help="What a process may use, as 4GiB; what does not fit is streamed from disk.  [default: half of the "
+    help="Bytes a process may use, as 4GiB; what does not fit is streamed from disk.  [default: half of the "
     "memory, or the workers' own limit]",
 )
 @click.option(
@@ -120,7 +121,7 @@ NO_MODEL = "time         not known; measure with snmf-dist scale, and give its m
     "--resume/--no-resume",
     default=True,
     show_default=True,
-    help="Continue an unfinished run from its checkpoint in OUT.checkpoint, or give it up.",
+    help="Continue an unfinished run from its checkpoint in OUT.checkpoint, or remove that and start over.",
 )
 @click.option(
     "--checkpoint-every",
@@ -146,7 +147,7 @@ def fit(
 ) -> None:
     """Cluster the graph store GRAPH into K soft clusters.
 
-    GRAPH may also be points (a Zarr array, .npy, .npz or .parquet). Their similarity graph is then built beside
+    GRAPH may also be the path of points that `snmf-dist graph` reads. Their similarity graph is then built beside
     them as <points>.graph.zarr, and reused when the same points are given with the same settings.
 
     \b
@@ -252,16 +253,20 @@ def _graph_setting(text: str) -> tuple[str, Any]:
 @click.option("--rows", type=Count(), help="Instead of GRAPH: rows of a graph that need not exist, as 1e9.")
 @click.option("--entries", type=Count(), help="With --rows: its stored entries, twice its edges, as 3e10.")
 @click.option(
-    "--model", metavar="FILE", help="model.json of snmf-dist scale, for time, network and files.  [default: ours]"
+    "--model",
+    metavar="FILE",
+    help="model.json of snmf-dist scale, for time, network and files.  [default: that of the package, if any]",
 )
-@click.option("--iterations", type=int, help="Reckon with so many.  [default: as many as the measured runs took]")
+@click.option(
+    "--iterations", type=int, help="Number of iterations to assume.  [default: as many as the measured runs took]"
+)
 @click.option("--workers", type=int, help="Worker processes of a cluster.  [default: none, this process]")
 @click.option("--threads", type=int, help="Threads of a process.  [default: the cores of this machine]")
 @click.option(
     "--memory",
     "memory_limit",
     metavar="BYTES",
-    help="What a process may use, as 4GiB.  [default: half of the memory]",
+    help="Bytes a process may use, as 4GiB.  [default: half of the memory]",
 )
 @click.option("--solver", type=click.Choice(list(SOLVERS)), default="admm", show_default=True, help="As in fit.")
 @click.option(

@@ -128,7 +128,11 @@ def import_(
 @click.option("--pca", type=int, help="Number of principal components to project on first.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random number generator.")
 @click.option("--block-rows", type=int, help="Number of rows of a block.  [default: about 2 million entries]")
-@click.option("--memory-limit", help="Bytes a process may use, as 4GiB.  [default: half of the memory]")
+@click.option(
+    "--memory-limit",
+    metavar="BYTES",
+    help="Bytes a process may use, as 4GiB.  [default: half of the memory, or the workers' own limit]",
+)
 @click.option(
     "--replication",
     type=float,

@@ -35,7 +35,7 @@ Number = TypeVar("Number")
 @click.option("--hours", type=float, help="Begin no run that is not expected to end within so many hours.")
 @click.option("--mixing", type=float, default=0.2, show_default=True, help="As in generate.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the graphs and of the fits.")
-@click.option("--memory-limit", metavar="BYTES", help="What a process may use, as 4GiB.  [default: as fit]")
+@click.option("--memory-limit", metavar="BYTES", help="Bytes a process may use, as 4GiB.  [default: as fit]")
 def scale_(
     rows: str, ks: str, workers: str | None, scheduler: str | None, degree: str, out: str, **options: Any
 ) -> None:

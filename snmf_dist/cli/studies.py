@@ -36,7 +36,11 @@ SHOWN = ("status", "captured", "captured_share", "modularity", "n_iter", "second
 )
 @click.option("--dry-run", is_flag=True, help="Check everything and list the runs; run nothing, write nothing.")
 @click.option("--join", is_flag=True, help="Help another process that works on this study.")
-@click.option("--on-error", type=click.Choice(["continue", "stop"]), help="When a run fails.  [default: continue]")
+@click.option(
+    "--on-error",
+    type=click.Choice(["continue", "stop"]),
+    help="What to do when a run fails: go on with the others, or end the study.  [default: continue]",
+)
 def batch(spec: str, out: str, scheduler: str | None, dry_run: bool, join: bool, on_error: str | None) -> None:
     """Run all that the TOML file SPEC describes, and keep the results in one folder.
 
@@ -141,7 +145,7 @@ def study_(path: str, by: str, errors: bool) -> None:
     metavar="SHARE",
     help="Also hide this share of the pairs of rows, as 0.1, and predict them.",
 )
-@click.option("--memory-limit", metavar="BYTES", help="What a process may use, as 4GiB.  [default: as fit]")
+@click.option("--memory-limit", metavar="BYTES", help="Bytes a process may use, as 4GiB.  [default: as fit]")
 @click.option(
     "--scheduler", metavar="ADDRESS", help="Run on this Dask cluster.  [default: threads of this process]"
 )

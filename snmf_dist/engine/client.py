@@ -195,7 +195,7 @@ def run_tasks(
     threads : int, optional
         How many at a time without a client; by default one for each core.
     done : callable, optional
-        Told how many are finished, after each.
+        Called with the number that are finished, after each.
     on_workers : bool, default True
         False stays in this process even if there is a client.
     """

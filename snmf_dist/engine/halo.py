@@ -45,7 +45,7 @@ class RowSource(NamedTuple):
     task : str or None
         or, until that is picked out, a part of what the task ``(task, j)`` returned.
     part : int
-        Which part that is.
+        The number of that part.
     """
 
     name: str

@@ -32,7 +32,7 @@ class LocalRows:
     Parameters
     ----------
     data : ndarray, (n, m)
-        C-contiguous.
+        The rows, C-contiguous.
     bounds : ndarray of int, (P + 1,)
         Where work on it is cut.
     on_disk : bool, default False

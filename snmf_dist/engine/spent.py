@@ -35,7 +35,7 @@ def spending(kind: str, cpu: Callable[[], float] = time.thread_time) -> Iterator
     Parameters
     ----------
     kind : str
-        Its name.
+        The name of the kind.
     cpu : callable, default `time.thread_time`
         The clock of the processor; `time.process_time` where other threads do the work.
 

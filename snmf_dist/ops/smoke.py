@@ -39,7 +39,7 @@ class Smoke:
     Attributes
     ----------
     hash : str
-        Of the partition that was found.
+        Hash of the partition that was found.
     place : str
         "threads" or "cluster".
     workers : int
@@ -51,7 +51,7 @@ class Smoke:
     said : list of str
         What the run said while it went on.
     seconds : float
-        Of it all.
+        Seconds of the whole job.
     """
 
     hash: str = ""

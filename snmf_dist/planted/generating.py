@@ -156,7 +156,7 @@ def check_model(
     most = 1 - float(np.sum((np.diff(model.starts) / n) ** 2))
     if model.mixing > most:
         raise InputError(
-            f"mixing is {model.mixing}; expected at most {most:.3g}, where edges no longer heed these clusters"
+            f"mixing is {model.mixing}; expected at most {most:.3g}; above that, edges ignore the clusters"
         )
     return model
 

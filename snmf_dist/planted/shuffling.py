@@ -28,7 +28,7 @@ class Shuffle:
     n : int
         How many numbers.
     seed : int
-        Which permutation.
+        Seed that decides which permutation.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class CheckpointFolder:
     path : str
         The folder.
     fingerprint : str
-        Of the graph that the run is on.
+        The fingerprint of the graph that the run is on.
     settings : mapping
         The settings of the run.
     options : mapping, optional

@@ -106,9 +106,9 @@ def _placed(membership: Any, gram: np.ndarray, near: Near, degree: np.ndarray, s
         scale = np.sqrt(own[:, None] * (degree[np.maximum(near.rows, 0)] + store.tau))
         a = np.divide(near.weights, scale, out=np.zeros_like(scale), where=scale > 0)
     L = fold_in(products(a, near.rows, membership), gram)
-    copies = np.flatnonzero(near.same >= 0)
+    copies = np.flatnonzero(near.copy_of >= 0)
     if len(copies):
-        L[copies] = take_rows(membership, near.same[copies])
+        L[copies] = take_rows(membership, near.copy_of[copies])
     labels = row_labels(L.astype(membership.dtype)).ravel().astype(np.int32)
     return Placed(labels, strengths(L), near.novel | (labels < 0), L)
 

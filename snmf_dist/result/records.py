@@ -59,7 +59,7 @@ class IterationRecord:
     Attributes
     ----------
     iteration : int
-        From 1.
+        Number of the iteration, counted from 1.
     change : float
         The paper's criterion, ‖ΔX‖/‖X‖ + ‖ΔY‖/‖Y‖ + ‖ΔL‖/‖L‖.
     primal : float
@@ -71,7 +71,7 @@ class IterationRecord:
     products : int
         Products with A since the start.
     seconds : float
-        Since the start.
+        Seconds since the start.
     objective : float
         ‖A − LLᵀ‖².
     captured : float
@@ -81,8 +81,8 @@ class IterationRecord:
     moved : float
         Share of the rows whose label is not what it was ten or more iterations before.
     modularity : float
-        Of the labels (Newman 2006), where it is watched: how many more edges lie within clusters than chance
-        would put there.
+        Modularity of the labels (Newman 2006): how many more edges lie within clusters than chance would put
+        there. NaN where it is not watched.
     """
 
     iteration: int

@@ -17,9 +17,9 @@ def save_picture(path: str | os.PathLike[str], solution: Solution, points: np.nd
     path : str or path-like
         The file; its suffix names the format.
     solution : Solution
-        Of the graph of these points.
+        The clustering of the graph of these points.
     points : ndarray, shape (n, 2)
-        In the input's own order.
+        The points, in the input's own order.
     """
     figure_class = _figure_class()
     figure = figure_class(figsize=(12, 4.4), layout="constrained")

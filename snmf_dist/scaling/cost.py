@@ -1,4 +1,4 @@
-"""plan_cost(): hours, memory, network and files of a fit, foretold by a cost model that was measured."""
+"""plan_cost(): hours, memory, network and files of a fit, predicted by a cost model that was measured."""
 
 import json
 import os
@@ -28,9 +28,9 @@ class FitCost:
     Attributes
     ----------
     seconds : float
-        Of the wall clock.
+        Seconds of the wall clock.
     iterations : float
-        So many iterations are reckoned with.
+        Number of iterations that is assumed.
     phases : dict
         Seconds of each phase; of the iterations, those of all of them.
     memory : float
@@ -110,7 +110,7 @@ def plan_cost(
         Rows that the block of a worker needs of others; by default the share of them that the measured graphs
         needed.
     iterations : int, optional
-        How many are reckoned with; by default as many as the measured runs took.
+        Number of iterations to assume; by default as many as the measured runs took.
     planned : float, optional
         Bytes of the largest process as planned; by default those of the fastest way of running.
     model : str or path-like, optional

@@ -1,4 +1,4 @@
-"""How well many workers are used: what was measured, and what the cost model foretells up to 256 workers."""
+"""How well many workers are used: what was measured, and what the cost model predicts up to 256 workers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from snmf_dist.scaling.model import FitSize, Run, cost_of, foretell, job_of
+from snmf_dist.scaling.model import FitSize, MeasuredRun, cost_of, foretell, job_of
 
 FORETOLD_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LINKS = {"as measured": None, "10 Gbit/s": 1.25e9, "1 Gbit/s": 1.25e8}  # bytes a second, each way
 
 
-def efficiency_rows(runs: Sequence[Run], place: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row a number of workers: what the engine took, as measured, and the efficiency that is foretold.
+def efficiency_rows(runs: Sequence[MeasuredRun], place: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row a number of workers: what the engine took, as measured, and the efficiency that is predicted.
 
     Strong efficiency is that of the largest graph measured, on w workers instead of one; weak that of a graph that
-    is w times as large. A link that is slower than the measured one is reckoned with as bytes over speed.
+    is w times as large. For a link that is slower than the measured one, bytes over speed is added.
 
     Parameters
     ----------

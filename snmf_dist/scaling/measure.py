@@ -52,7 +52,7 @@ class Process:
     Attributes
     ----------
     pid : int
-        Its number.
+        Number of the process.
     cpu : float
         Seconds of the processor.
     read : int

@@ -1,4 +1,4 @@
-"""What a fit costs, as a formula whose numbers were measured, and how well it foretells a size it has not seen.
+"""What a fit costs, as a formula whose numbers were measured, and how well it predicts a size it has not seen.
 
 ::
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-Run = Mapping[str, Any]
+MeasuredRun = Mapping[str, Any]
 
 FORMULAS: dict[str, tuple[str, ...]] = {
     "read": ("1", "entries/w", "rows/w"),
@@ -97,13 +97,13 @@ class FitSize:
         }
 
 
-def job_of(run: Run) -> FitSize:
+def job_of(run: MeasuredRun) -> FitSize:
     """The job that a run of a study was."""
     names = ("n", "nnz", "k", "workers", "halo_rows", "start_products", "planned_bytes")
     return FitSize(*(run[name] for name in names))
 
 
-def cost_of(run: Run, name: str) -> float:
+def cost_of(run: MeasuredRun, name: str) -> float:
     """What a run spent, by the names of `FORMULAS`: of iterations and evaluations, what one of them took."""
     phases = {row["phase"]: row for row in run["phases"]}
     simple = {"memory": "peak_bytes", "graph_files": "graph_bytes", "result_files": "result_bytes"}
@@ -120,7 +120,7 @@ def cost_of(run: Run, name: str) -> float:
     return seconds / max(run["evaluations"], 1) if name == "evaluation" else seconds
 
 
-def an_iteration(group: Sequence[Run]) -> float:
+def an_iteration(group: Sequence[MeasuredRun]) -> float:
     """Seconds of an iteration, the median of equal runs."""
     return median(sum(cost_of(run, name) for name in AN_ITERATION) for run in group)
 
@@ -130,7 +130,7 @@ def place_of(workers: int) -> str:
     return "workers" if workers else "process"
 
 
-def fit_model(runs: Iterable[Run]) -> dict[str, Any]:
+def fit_model(runs: Iterable[MeasuredRun]) -> dict[str, Any]:
     """The cost model that the runs of a study give, as ``model.json`` has it.
 
     Parameters
@@ -147,15 +147,15 @@ def fit_model(runs: Iterable[Run]) -> dict[str, Any]:
     return found
 
 
-def medians(runs: Sequence[Run]) -> list[list[Run]]:
+def medians(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     """Equal runs together, smallest first."""
-    groups: dict[Any, list[Run]] = {}
+    groups: dict[Any, list[MeasuredRun]] = {}
     for run in runs:
         groups.setdefault((run["n"], run["degree"], run["k"], run["workers"]), []).append(run)
     return [groups[key] for key in sorted(groups)]
 
 
-def _fit_place(points: list[list[Run]]) -> dict[str, Any]:
+def _fit_place(points: list[list[MeasuredRun]]) -> dict[str, Any]:
     sizes = sorted({group[0]["n"] for group in points})
     largest = sizes[-1] if len(sizes) >= LEAST_SIZES else None
     seen = [group for group in points if group[0]["n"] != largest]
@@ -186,7 +186,7 @@ def median(values: Iterable[float]) -> float:
     return float(np.median(list(values)))
 
 
-def _fit_formula(name: str, points: list[list[Run]]) -> list[dict[str, Any]]:
+def _fit_formula(name: str, points: list[list[MeasuredRun]]) -> list[dict[str, Any]]:
     """The coefficients of a formula, each with its interval; those that cannot be told from others are 0."""
     if name in NEED_CORES:
         points = [group for group in points if group[0]["workers"] <= group[0]["cores"]] or points
@@ -234,7 +234,7 @@ def foretell(place: Mapping[str, Any], job: FitSize) -> dict[str, float]:
     }
 
 
-def split_sweep(place: Mapping[str, Any], run: Run) -> dict[str, float]:
+def split_sweep(place: Mapping[str, Any], run: MeasuredRun) -> dict[str, float]:
     """Seconds of the parts of a run's sweeps, which are one pass: as the terms of the model share them out."""
     terms = job_of(run).terms()
     parts = dict.fromkeys(PARTS_OF_A_SWEEP.values(), 0.0)
@@ -250,7 +250,7 @@ def whole_time(costs: Mapping[str, float], iterations: float, evaluations: float
     return costs["read"] + costs["start"] + iterations * step + evaluations * costs["evaluation"] + costs["save"]
 
 
-def _try_on(place: Mapping[str, Any], group: list[Run]) -> dict[str, Any]:
+def _try_on(place: Mapping[str, Any], group: list[MeasuredRun]) -> dict[str, Any]:
     """The model against equal runs that it was not fitted to."""
     first = group[0]
     costs = foretell(place, job_of(first))
@@ -268,9 +268,9 @@ def _try_on(place: Mapping[str, Any], group: list[Run]) -> dict[str, Any]:
     return found
 
 
-def _exponents(points: list[list[Run]]) -> list[dict[str, Any]]:
+def _exponents(points: list[list[MeasuredRun]]) -> list[dict[str, Any]]:
     """How time and memory grow with the rows, as powers: the slope in a log-log plot, with its 95 % interval."""
-    lines: dict[Any, list[list[Run]]] = {}
+    lines: dict[Any, list[list[MeasuredRun]]] = {}
     for group in points:
         lines.setdefault((group[0]["degree"], group[0]["k"], group[0]["workers"]), []).append(group)
     found = []

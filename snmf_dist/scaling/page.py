@@ -9,10 +9,10 @@ from snmf_dist.report.drawing import to_svg
 from snmf_dist.report.html import Html, section
 from snmf_dist.report.words import count, duration, share, size
 from snmf_dist.scaling.efficiency import LINKS, efficiency_rows
-from snmf_dist.scaling.model import Run, an_iteration, medians
+from snmf_dist.scaling.model import MeasuredRun, an_iteration, medians
 from snmf_dist.scaling.pictures import draw_scaling, name_of
 
-TRIED = ("Rows", "Entries a row", "K", "Workers", "Time", "Spread", "Foretold", "Error", "Error of memory")
+TRIED = ("Rows", "Entries a row", "K", "Workers", "Time", "Spread", "Predicted", "Error", "Error of memory")
 POWERS = ("Of", "Entries a row", "K", "Workers", "Power of the rows", "95 % interval")
 COEFFICIENTS = ("Of", "Times", "Coefficient", "95 % interval")
 PLACE_NAMES = {"process": "In one process", "workers": "On workers"}
@@ -36,7 +36,7 @@ def draw_page(study: Any) -> tuple[bytes, bytes]:
     return html.page("Scaling study", *parts).encode(), image.getvalue()
 
 
-def _head(study: Any, runs: Sequence[Run], model: Mapping[str, Any]) -> Html:
+def _head(study: Any, runs: Sequence[MeasuredRun], model: Mapping[str, Any]) -> Html:
     sizes, machine = sorted({run["n"] for run in runs}), model["machine"]
     repeats = min(place["repeats"] for place in model["places"].values())
     notes = []
@@ -61,13 +61,13 @@ def _head(study: Any, runs: Sequence[Run], model: Mapping[str, Any]) -> Html:
 
 def _caption() -> str:
     return (
-        "Dots are medians of equal runs, bars their whole spread. Diamonds: what the model foretold of the "
+        "Dots are medians of equal runs, bars their whole spread. Diamonds: what the model predicted for the "
         "largest size, which it was not fitted to. The engine is the rest of the iterations: messages, "
         "scheduling, and waiting for the slowest worker. Sweep and halo are means over the workers."
     )
 
 
-def _measured_efficiency(runs: Sequence[Run]) -> Html | str:
+def _measured_efficiency(runs: Sequence[MeasuredRun]) -> Html | str:
     """Strong and weak efficiency of an iteration, against one worker, wherever both were measured."""
     seconds = {
         (run["rows"], run["degree"], run["k"], run["workers"]): an_iteration(group)
@@ -92,7 +92,7 @@ def _measured_efficiency(runs: Sequence[Run]) -> Html | str:
     return section("Efficiency, measured", html.table(head, rows, words=(3,), caption="Efficiency"), note=note)
 
 
-def _foretold_efficiency(runs: Sequence[Run], model: Mapping[str, Any]) -> Html | str:
+def _foretold_efficiency(runs: Sequence[MeasuredRun], model: Mapping[str, Any]) -> Html | str:
     place = model["places"].get("workers")
     if place is None:
         return ""
@@ -111,16 +111,16 @@ def _foretold_efficiency(runs: Sequence[Run], model: Mapping[str, Any]) -> Html 
         "Workers",
         "Engine, measured",
         "Tasks, measured",
-        "Engine, foretold",
-        *(f"Foretold: {n}" for n in names),
+        "Engine, predicted",
+        *(f"Predicted: {n}" for n in names),
     )
     note = (
-        "What the engine adds to an iteration, and the efficiency that the cost model foretells for the largest "
+        "What the engine adds to an iteration, and the efficiency that the cost model predicts for the largest "
         "graph (strong) and for one that is as many times larger as there are workers (weak), each on its own "
         "core. Only the columns that say so were measured. Links slower than the measured ones are reckoned with "
         "as bytes over speed."
     )
-    return section("Efficiency, foretold", html.table(head, rows, caption="Efficiency, foretold"), note=note)
+    return section("Efficiency, predicted", html.table(head, rows, caption="Efficiency, predicted"), note=note)
 
 
 def _tables(title: str, place: Mapping[str, Any]) -> Html:
@@ -138,7 +138,7 @@ def _tables(title: str, place: Mapping[str, Any]) -> Html:
         )
         for one in place["held_out"]
     ]
-    head = ("Rows", "Entries a row", "K", "Workers", "Time", "Spread", "Foretold", "Error", "Error of memory")
+    head = ("Rows", "Entries a row", "K", "Workers", "Time", "Spread", "Predicted", "Error", "Error of memory")
     tried = (
         html.table(head, held, caption="Held-out size")
         if held
@@ -167,7 +167,7 @@ def _tables(title: str, place: Mapping[str, Any]) -> Html:
         for one in listed
     ]
     numbers = html.table(COEFFICIENTS, terms, words=(0, 1), caption="Coefficients")
-    parts = ["<h3>The largest size, foretold by the others</h3>", tried, "<h3>Growth with the rows</h3>", powers]
+    parts = ["<h3>The largest size, predicted by the others</h3>", tried, "<h3>Growth with the rows</h3>", powers]
     parts += ["<h3>The cost model</h3>", numbers]
     note = "Seconds and bytes; an iteration for sweep, halo, engine and traffic, an evaluation for evaluation."
     return section(title, *(Html(part) for part in parts), note=note)
@@ -177,7 +177,7 @@ def _signed(value: float) -> str:
     return f"{value:+.1%}"
 
 
-def _runs(runs: Sequence[Run]) -> Html:
+def _runs(runs: Sequence[MeasuredRun]) -> Html:
     rows = [
         (
             count(run["n"]),

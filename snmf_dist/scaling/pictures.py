@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from snmf_dist.report.drawing import INK, MUTED, color_of, new_figure
-from snmf_dist.scaling.model import Run, an_iteration, medians
+from snmf_dist.scaling.model import MeasuredRun, an_iteration, medians
 
 MANY_BARS = 12
 
 
-def draw_scaling(runs: Sequence[Run], model: dict[str, Any]) -> Any:
+def draw_scaling(runs: Sequence[MeasuredRun], model: dict[str, Any]) -> Any:
     """All panels in one figure."""
     figure, panels = new_figure(10.2, 10.2, nrows=3, ncols=2)
     groups = medians(runs)
@@ -33,7 +33,7 @@ def name_of(workers: int, *, cores: int) -> str:
     return f"{text} (> cores)" if workers > cores else text
 
 
-def draw_growth(panel: Any, groups: Sequence[list[Run]], label: str, value: Any) -> None:
+def draw_growth(panel: Any, groups: Sequence[list[MeasuredRun]], label: str, value: Any) -> None:
     """A number of each size against its entries times K, medians with their spread, and the line of slope one."""
     places = sorted({group[0]["workers"] for group in groups})
     first: tuple[float, float] | None = None
@@ -72,7 +72,7 @@ def draw_growth(panel: Any, groups: Sequence[list[Run]], label: str, value: Any)
     panel.grid(axis="y", alpha=0.3)
 
 
-def _work(group: Sequence[Run]) -> float:
+def _work(group: Sequence[MeasuredRun]) -> float:
     return float(group[0]["nnz"]) * float(group[0]["k"])
 
 
@@ -81,11 +81,11 @@ def _draw_held_out(panel: Any, model: dict[str, Any]) -> None:
     if held:
         x = [one["nnz"] * one["k"] for one in held]
         y = [max(one["seconds"]["foretold"], 1e-9) for one in held]
-        panel.plot(x, y, "D", markerfacecolor="none", color=INK, markersize=6, label="foretold")
+        panel.plot(x, y, "D", markerfacecolor="none", color=INK, markersize=6, label="predicted")
         panel.legend(loc="best", frameon=False, labelcolor=INK, fontsize=7)
 
 
-def draw_speed_up(panel: Any, groups: Sequence[list[Run]]) -> None:
+def draw_speed_up(panel: Any, groups: Sequence[list[MeasuredRun]]) -> None:
     """Seconds of an iteration on one worker over those on several, with the ideal and the bound by the cores."""
     cores = max(group[0]["cores"] for group in groups)
     tables: dict[Any, dict[int, float]] = {}
@@ -117,9 +117,9 @@ def draw_speed_up(panel: Any, groups: Sequence[list[Run]]) -> None:
     panel.grid(axis="y", alpha=0.3)
 
 
-def draw_phases(panel: Any, groups: Sequence[list[Run]]) -> None:
+def draw_phases(panel: Any, groups: Sequence[list[MeasuredRun]]) -> None:
     """Where the time goes: the share of each phase, for the widest K and degree of each size and place."""
-    widest: dict[Any, list[Run]] = {}
+    widest: dict[Any, list[MeasuredRun]] = {}
     for group in sorted(groups, key=_work):
         widest[group[0]["n"], group[0]["workers"]] = group
     shown = sorted(widest.items(), key=lambda one: (one[0][1], one[0][0]))[-MANY_BARS:]
@@ -135,11 +135,11 @@ def draw_phases(panel: Any, groups: Sequence[list[Run]]) -> None:
     )
 
 
-def _share(run: Run, name: str) -> float:
+def _share(run: MeasuredRun, name: str) -> float:
     return next(float(row["seconds"]) for row in run["phases"] if row["phase"] == name) / float(run["wall"])
 
 
-def draw_quality(panel: Any, groups: Sequence[list[Run]]) -> None:
+def draw_quality(panel: Any, groups: Sequence[list[MeasuredRun]]) -> None:
     """Agreement with the planted clusters against the rows."""
     kinds = sorted({(group[0]["degree"], group[0]["k"]) for group in groups})
     for number, (degree, k) in enumerate(kinds):

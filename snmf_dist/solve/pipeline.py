@@ -37,7 +37,7 @@ class GraphFacts:
     A : Graph
         The graph itself, wherever its rows are.
     dtype : dtype
-        Of the memberships.
+        Type of the memberships.
     weights : callable
         Rows start to stop of (r, degree), with W = rAr.
     top : float or None

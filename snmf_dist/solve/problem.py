@@ -22,7 +22,7 @@ class Solver(Protocol):
     arrays : int
         The n × K arrays that it holds at a time.
     task_columns : int
-        Times K: the columns that a step reads and writes of a row.
+        The columns of a row that a step reads and writes, in multiples of K.
     """
 
     name: ClassVar[str]

@@ -52,7 +52,7 @@ class Judge:
         "paper" knows the paper's criterion alone, "kkt" the KKT distance alone; "auto" takes the first of these,
         of labels and c at rest, and, where the modularity is taken, of its fall.
     tol : float
-        Of the paper's criterion, or of the KKT distance.
+        Tolerance of the paper's criterion, or of the KKT distance.
     """
 
     stop: str

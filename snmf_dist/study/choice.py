@@ -33,7 +33,7 @@ class KChoice(NamedTuple):
     best : tuple of int
         All K, the best first.
     reason : str
-        In words.
+        The reason in words.
     """
 
     k: int | None

@@ -51,7 +51,7 @@ def screen(graph: GraphFacts, ks: Sequence[int], *, seed: int) -> Screen:
     Parameters
     ----------
     ks : sequence of int
-        In ascending order.
+        The numbers of clusters, in ascending order.
     """
     A, top = graph.A, max(ks)
     weights = A.hold(A.rows(graph.weights, 2, dtype=np.float64))

@@ -45,7 +45,7 @@ def stability(labels: np.ndarray, *, seed: int = 0, pairs: int = PAIRS) -> Stabi
     seed : int, default 0
         Seed of the pairs that PAC is estimated from.
     pairs : int
-        How many.
+        Number of these pairs.
 
     Examples
     --------

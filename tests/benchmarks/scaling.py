@@ -1,4 +1,4 @@
-"""The figures of a scaling study for the documentation: how well the model foretells, growth, and many workers.
+"""The figures of a scaling study for the documentation: how well the model predicts, growth, and many workers.
 
 Run ``snmf-dist scale`` first, on a machine that does nothing else, and then
 ``python -m tests.benchmarks.scaling FOLDER [--json FILE]``.
@@ -20,7 +20,7 @@ HELD_OUT = {
     "degree": ("entries a row", ".0f"),
     "k": "k",
     "time": ("time, s", ".1f"),
-    "foretold": ("foretold, s", ".1f"),
+    "foretold": ("predicted, s", ".1f"),
     "error": ("error of time", "+.1%"),
     "memory_error": ("error of memory", "+.1%"),
 }
@@ -36,9 +36,9 @@ ENGINE: dict[str, Any] = {
     "workers": "workers",
     "engine": ("engine an iteration, measured, ms", ".0f"),
     "tasks": ("tasks, measured", ".0f"),
-    "foretold": ("engine, foretold, ms", ".0f"),
+    "foretold": ("engine, predicted, ms", ".0f"),
     **{
-        f"{kind}, {link}": (f"{kind} efficiency, foretold, {link}", ".0%")
+        f"{kind}, {link}": (f"{kind} efficiency, predicted, {link}", ".0%")
         for link in LINKS
         for kind in ("strong", "weak")
     },
@@ -46,7 +46,7 @@ ENGINE: dict[str, Any] = {
 
 
 def held_out_rows(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """The largest size: measured with its spread, and foretold."""
+    """The largest size: measured with its spread, and predicted."""
     return [
         {
             **{name: one[name] for name in ("n", "degree", "k", "workers")},
@@ -75,7 +75,7 @@ def growth_rows(model: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def engine_rows(study: Any, model: dict[str, Any]) -> list[dict[str, Any]]:
-    """The engine by workers, and the foretold efficiency."""
+    """The engine by workers, and the predicted efficiency."""
     place = model["places"].get("workers")
     found = [] if place is None else efficiency_rows(study.measured, place)
     for row in found:

@@ -1,4 +1,4 @@
-"""The cost model: it finds the numbers that runs were made with, foretells others, and says how far it goes."""
+"""The cost model: it finds the numbers that runs were made with, predicts others, and says how far it goes."""
 
 import json
 

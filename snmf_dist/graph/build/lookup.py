@@ -37,7 +37,7 @@ class Near(NamedTuple):
         Known rows, in the order of the input; −1 where there are fewer.
     weights : ndarray, shape (m, q)
         W of each edge, 0 where there is none.
-    same : ndarray of int, shape (m,)
+    copy_of : ndarray of int, shape (m,)
         The known row that the new one is a copy of, or −1.
     novel : ndarray of bool, shape (m,)
         Whether the new row is far from all that it should be near.
@@ -45,7 +45,7 @@ class Near(NamedTuple):
 
     rows: np.ndarray
     weights: np.ndarray
-    same: np.ndarray
+    copy_of: np.ndarray
     novel: np.ndarray
 
 
@@ -163,6 +163,6 @@ class _Search:
             i,
             rows=rows,
             weights=np.where(rows < 0, 0.0, weights),
-            same=np.where(lengths[:, 0] == 0, rows[:, 0], -1),
+            copy_of=np.where(lengths[:, 0] == 0, rows[:, 0], -1),
             novel=own > FAR * np.median(theirs, axis=1),
         )

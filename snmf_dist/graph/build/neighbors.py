@@ -30,7 +30,7 @@ def nearest_neighbors(points: Any, q: int) -> KNN:
     Parameters
     ----------
     points : ndarray or csr_matrix, shape (n, d)
-        In memory.
+        The points, in memory.
     q : int
         Neighbours of each row, 1 to n − 1.
 
@@ -57,7 +57,7 @@ def search(queries: Any, numbers: np.ndarray, blocks: Iterable[tuple[int, Any]],
     blocks : iterable of (first row number, rows)
         All points, a block at a time.
     q : int
-        How many.
+        Number of neighbours of each query.
     """
     m, d = queries.shape
     best = KNN(np.full((m, q), -1), np.full((m, q), np.inf))
@@ -130,7 +130,7 @@ def approximate_neighbors(points: Any, q: int, *, seed: int, threads: int) -> KN
     Parameters
     ----------
     points : ndarray or csr_matrix of float32, shape (n, d)
-        In memory, n > q + 6.
+        The points, in memory; n > q + 6.
     seed : int
         Seed of the random number generator.
     threads : int

@@ -31,7 +31,7 @@ from snmf_dist.untrusted import ROW_BYTES, check_archive, load_sparse, native, r
 
 POINT_FILES = ".npy, .npz, .parquet, .arrow, .h5ad, .h5, .fbin or .u8bin"
 NO_PATH = "points in memory"  # the source of points that have no path
-Block = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
+PointRows = Any  # numpy.ndarray or scipy.sparse.csr_matrix, (rows, d)
 ROUNDING = 1e-5  # difference of A_ij and A_ji, relative to the largest entry, that counts as rounding
 
 
@@ -50,7 +50,7 @@ class Points(Protocol):
     def is_sparse(self) -> bool:
         """Whether `read` gives CSR matrices."""
 
-    def read(self, start: int, stop: int) -> Block:
+    def read(self, start: int, stop: int) -> PointRows:
         """Rows `start` to `stop`, as they are stored."""
 
 
@@ -75,7 +75,7 @@ class ArrayPoints:
         """Whether it is a CSR matrix."""
         return sparse.issparse(self.array)
 
-    def read(self, start: int, stop: int) -> Block:
+    def read(self, start: int, stop: int) -> PointRows:
         """Rows `start` to `stop`."""
         return native(self.array[start:stop])
 
@@ -97,7 +97,7 @@ class FilePoints:
     dtype: np.dtype
     is_sparse: bool = False
 
-    def read(self, start: int, stop: int) -> Block:
+    def read(self, start: int, stop: int) -> PointRows:
         """Rows `start` to `stop`."""
         if not self.is_sparse:
             return native(np.load(self.path, mmap_mode="r", allow_pickle=False)[start:stop])
@@ -129,7 +129,7 @@ class ZarrPoints:
         """What `open_points` must be told to open them again."""
         return {} if self.key is None else {"key": self.key}
 
-    def read(self, start: int, stop: int) -> Block:
+    def read(self, start: int, stop: int) -> PointRows:
         """Rows `start` to `stop`."""
         inner = self.path if self.key is None else f"{self.path.rstrip('/')}/{self.key}"
         try:

@@ -30,7 +30,7 @@ class EdgeSource:
     Attributes
     ----------
     n : int
-        Its rows.
+        Number of its rows.
     n_edges : int
         How many edges `batches` yields.
     batches : callable
@@ -65,7 +65,7 @@ class IdRules:
     n, first_id
         As in `import_graph`.
     folder : str
-        For the files of a dictionary of ids.
+        Folder for the files of a dictionary of ids.
     memory : int
         Bytes that it may use.
     """

@@ -64,7 +64,7 @@ def import_graph(
 ) -> GraphStore:
     """Write a similarity graph from elsewhere as a graph store.
 
-    Edges go through files beside `out` (about 16 bytes each, 32 with weights, and twice as much again for W), so
+    Edges go through files beside `out` (about 16 bytes each, 32 with weights, and up to as much again for W), so
     an edge list may be larger than memory. Runs on the current `distributed.Client` if `out` is a local path and
     has several blocks, or on threads.
 

@@ -16,42 +16,42 @@ from numba.extending import intrinsic
 from snmf_dist.solve.kernels.simd import INT, Panel, address_of, constant, loop, open_arrays
 
 
-class Value:
+class Operand:
     """A number in a formula of `by_entry`, which may be added, subtracted and multiplied."""
 
     def __init__(self, b: Any, vector: Any) -> None:
         self.b, self.vector = b, vector
 
-    def _with(self, other: Any, name: str) -> "Value":
-        return Value(self.b, getattr(self.b, name)(self.vector, other.vector, flags=("contract",)))
+    def _with(self, other: Any, name: str) -> "Operand":
+        return Operand(self.b, getattr(self.b, name)(self.vector, other.vector, flags=("contract",)))
 
-    def __add__(self, other: "Value") -> "Value":
+    def __add__(self, other: "Operand") -> "Operand":
         return self._with(other, "fadd")
 
-    def __sub__(self, other: "Value") -> "Value":
+    def __sub__(self, other: "Operand") -> "Operand":
         return self._with(other, "fsub")
 
-    def __mul__(self, other: "Value") -> "Value":
+    def __mul__(self, other: "Operand") -> "Operand":
         return self._with(other, "fmul")
 
     @property
-    def squared(self) -> "Value":
+    def squared(self) -> "Operand":
         """x²."""
         return self * self
 
     @property
-    def zero(self) -> "Value":
+    def zero(self) -> "Operand":
         """0."""
-        return Value(self.b, ir.Constant(self.vector.type, [0.0] * self.vector.type.count))
+        return Operand(self.b, ir.Constant(self.vector.type, [0.0] * self.vector.type.count))
 
     @property
-    def positive(self) -> "Value":
+    def positive(self) -> "Operand":
         """[x]₊; NaN stays NaN."""
         below = self.b.fcmp_ordered("<", self.vector, self.zero.vector)
-        return Value(self.b, self.b.select(below, self.zero.vector, self.vector))
+        return Operand(self.b, self.b.select(below, self.zero.vector, self.vector))
 
 
-Formula = tuple[tuple[Value, ...], tuple[Value, ...]]  # what is written, and what is added up
+Formula = tuple[tuple[Operand, ...], tuple[Operand, ...]]  # what is written, and what is added up
 
 
 def _in_one_row(b: Any, matrices: list[Any], size: int) -> tuple[Any, Any]:
@@ -72,8 +72,8 @@ def by_entry(formula: Callable[..., Formula]) -> Any:
     Parameters
     ----------
     formula : callable
-        The function of one `Value` for each matrix that is read and one for each scalar. It returns the values to
-        write and the values to add up.
+        The function of one `Operand` for each matrix that is read and one for each scalar. It returns the values
+        to write and the values to add up.
 
     Returns
     -------
@@ -97,12 +97,12 @@ def by_entry(formula: Callable[..., Formula]) -> Any:
             rows, width = _in_one_row(b, [*given, *out], size)
             whole = Panel(b, entry, size, 1)
             pairs = zip(scalars, kinds[1], strict=True)
-            fixed = [Value(b, whole.spread(context.cast(b, value, kind, number))) for value, kind in pairs]
-            _, terms = formula(*(Value(b, whole.zero) for _ in given), *fixed)  # to count them
+            fixed = [Operand(b, whole.spread(context.cast(b, value, kind, number))) for value, kind in pairs]
+            _, terms = formula(*(Operand(b, whole.zero) for _ in given), *fixed)  # to count them
             added = [cgutils.alloca_once_value(b, whole.zero) for _ in terms]
 
             def step(i: Any, j: Any, panel: Panel) -> None:
-                values = [Value(b, *panel.load(address_of(b, one, i, j, size))) for one in given]
+                values = [Operand(b, *panel.load(address_of(b, one, i, j, size))) for one in given]
                 results, terms = formula(*values, *fixed)
                 for one, result in zip(out, results, strict=True):
                     panel.store([result.vector], address_of(b, one, i, j, size))

@@ -14,7 +14,7 @@ from numba import njit
 
 from snmf_dist.engine.halo import Block
 from snmf_dist.solve.kernels.compiled import FAST
-from snmf_dist.solve.kernels.entrywise import Formula, Value, by_entry
+from snmf_dist.solve.kernels.entrywise import Formula, Operand, by_entry
 from snmf_dist.solve.kernels.simd import add_product, times
 from snmf_dist.solve.kernels.stacked import Widths, count, edges, usable
 from snmf_dist.solve.kernels.weights import group_weights, weight_inside
@@ -33,7 +33,7 @@ __all__ = [
 
 # Numba takes a kernel that it kept on disk to depend on this file alone. So this file holds the SHA-256 of simd.py
 # and entrywise.py, one after the other, and changes when they do; a test compares.
-MADE_OF = "6c7d4485f94fb53220d8cba165c09b123e7ab3a80b944f9c8543c2b0e244f331"
+MADE_OF = "630981a69d6390847ca35c2ef1a30a485b33cc380769b46140291f20f0b8cc18"
 
 TILE = 128  # rows
 
@@ -44,38 +44,46 @@ NONE = np.empty(0)  # for a formula without sums
 
 
 @by_entry
-def _clear(out: Value) -> Formula:
+def _clear(out: Operand) -> Formula:
     """0."""
     return (out.zero,), ()
 
 
 @by_entry
-def _three_terms(av: Value, v: Value, w: Value, scale: Value, centre: Value, back: Value) -> Formula:
+def _three_terms(av: Operand, v: Operand, w: Operand, scale: Operand, centre: Operand, back: Operand) -> Formula:
     """scale · (AV − centre · V) − back · W."""
     return (scale * (av - centre * v) - back * w,), ()
 
 
 @by_entry
-def _pull(low: Value, lam: Value, rho: Value) -> Formula:
+def _pull(low: Operand, lam: Operand, rho: Operand) -> Formula:
     """ρL + Λ."""
     return (rho * low + lam,), ()
 
 
 @by_entry
-def _past(y: Value, y0: Value, omega: Value) -> Formula:
+def _past(y: Operand, y0: Operand, omega: Operand) -> Formula:
     """Y⁰ + ω(Y − Y⁰)."""
     return (y0 + omega * (y - y0),), ()
 
 
 @by_entry
-def _first(x: Value, x0: Value) -> Formula:
+def _first(x: Operand, x0: Operand) -> Formula:
     """X; ‖X−X⁰‖², ‖X⁰‖²."""
     return (x,), ((x - x0).squared, x0.squared)
 
 
 @by_entry
 def _second(
-    x: Value, y: Value, y0: Value, l0: Value, lam0: Value, gam0: Value, rho: Value, inverse_rho: Value, half: Value
+    x: Operand,
+    y: Operand,
+    y0: Operand,
+    l0: Operand,
+    lam0: Operand,
+    gam0: Operand,
+    rho: Operand,
+    inverse_rho: Operand,
+    half: Operand,
 ) -> Formula:
     """Y, L = ½[X + Y − (Λ⁰+Γ⁰)/ρ]₊, Λ = Λ⁰ + ρ(L−X), Γ = Γ⁰ + ρ(L−Y); the squares of `solve_second`."""
     low = half * (x + y - (lam0 + gam0) * inverse_rho).positive
@@ -85,7 +93,7 @@ def _second(
 
 
 @by_entry
-def _natural(low: Value, turned: Value, al: Value, shrink: Value) -> Formula:
+def _natural(low: Operand, turned: Operand, al: Operand, shrink: Operand) -> Formula:
     """Nothing; tr(LᵀAL), ‖L − [L − (LG − AL)/s]₊‖²."""
     return (), (low * al, (low - (low - (turned - al) * shrink).positive).squared)
 
