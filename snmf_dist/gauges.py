@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from snmf_dist.engine.asking import Telling
+from snmf_dist.engine.asking import Notifier
 from snmf_dist.engine.metrics import show
 from snmf_dist.keeping import CheckpointKeeper
 from snmf_dist.listeners import Listener
@@ -31,7 +31,7 @@ class Gauges(Listener):
     sees_state = False
 
     def __init__(self, client: Any, name: str, keeper: CheckpointKeeper) -> None:
-        self.telling, self.keeper = Telling(client), keeper
+        self.notifier, self.keeper = Notifier(client), keeper
         self.labels = (("run", os.path.basename(name.rstrip("/"))),)
         self.values: dict[str, float] = {}
         self.next = 0.0
@@ -45,13 +45,13 @@ class Gauges(Listener):
             self.values |= {name: float(value) for name, value in new.items() if math.isfinite(value)}
         if time.monotonic() >= self.next:
             self.next = time.monotonic() + SEND_EVERY
-            self.telling.tell(show, {self.labels: {**self.values, "snmf_silent_seconds": 0.0, **self._age()}})
+            self.notifier.tell(show, {self.labels: {**self.values, "snmf_silent_seconds": 0.0, **self._age()}})
 
     def on_end(self, status: Status | None) -> None:
         """Take the run off the board."""
-        self.telling.finish()
-        self.telling.tell(show, {self.labels: None})
-        self.telling.finish()
+        self.notifier.finish()
+        self.notifier.tell(show, {self.labels: None})
+        self.notifier.finish()
 
     def _age(self) -> dict[str, float]:
         at = self.keeper.saved_at
@@ -62,6 +62,6 @@ def show_study(client: Any, name: str, counts: Mapping[str, int]) -> None:
     """Show how many runs of a study are in each state."""
     study = os.path.basename(name.rstrip("/"))
     rows = {(("study", study), ("state", state)): {"snmf_study_runs": float(n)} for state, n in counts.items()}
-    telling = Telling(client)
-    telling.tell(show, rows)
-    telling.finish()
+    notifier = Notifier(client)
+    notifier.tell(show, rows)
+    notifier.finish()

@@ -79,7 +79,7 @@ def limited(f: Callable[..., Any], *args: Any, **more: Any) -> Any:
     )
 
 
-class Telling:
+class Notifier:
     """Tells the scheduler something now and then, without waiting for it; gives up when that does not work.
 
     Parameters
