@@ -40,7 +40,7 @@ class Listener:
         """Called with a sentence on what takes a while, or on why the run continues from a checkpoint."""
 
     def on_phase(self, name: str) -> None:
-        """Hear that a phase of the run begins: "reading", "start", "iterations" or "saving"."""
+        """Called when a phase of the run begins: "reading", "start", "iterations" or "saving"."""
 
     def on_iteration(self, record: IterationRecord, state: Any) -> None:
         """Called after an iteration; `state` is the named tuple of the solver (X, Y, L, …), as Dask arrays."""

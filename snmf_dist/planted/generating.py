@@ -84,14 +84,22 @@ def generate(
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     **settings
-        Of points: `dimensions` (default 32), the numbers of a point; `separation` (default 4), the distance of the
-        two nearest centres in standard deviations of a coordinate within a cluster; `intrinsic` (default 5, or
-        half of the dimensions if that is less), the directions that a cluster extends in; `curvature` (default
-        0.5), how much it bends, 0 for flat ones; `noise` (default 0.3), the share of its variance that is the
-        same in all directions.
-        Of graphs: `degree` (default 30), the mean number of edges of a node; `exponent` (default 3), γ of the
-        power law of degrees, above 2, infinity for equal ones; `mixing` (default 0.2), the share of edges that
-        lead to another cluster; `shuffle` (default True), whether nodes are numbered at random.
+        Settings of points:
+
+        - ``dimensions``, default 32: how many numbers a point has.
+        - ``separation``, default 4: the distance of the two nearest centres, in standard deviations of a
+          coordinate within a cluster.
+        - ``intrinsic``, default 5, or half of the dimensions if that is less: how many directions a cluster
+          extends in.
+        - ``curvature``, default 0.5: how much a cluster bends; 0 makes flat ones.
+        - ``noise``, default 0.3: the share of the variance within a cluster that is the same in all directions.
+
+        Settings of graphs:
+
+        - ``degree``, default 30: the mean number of edges of a node.
+        - ``exponent``, default 3: γ of the power law of degrees, above 2; infinity makes equal expected degrees.
+        - ``mixing``, default 0.2: the share of edges that lead to another cluster.
+        - ``shuffle``, default True: whether nodes are numbered at random.
 
     Returns
     -------
