@@ -246,10 +246,10 @@ def main() -> None:
             columns[f"{name} reached"] = "reached by"
             for rule, cells in found.items():
                 rows[rule] |= cells
-    if given.json:
-        command = " ".join(["python -m tests.benchmarks.penalty", *given.graphs])
-        tables = {"rules": table(columns, rows.values())}
-        write_json(given.json, benchmark="penalty", tables=tables, command=command, notes=NOTES)
+            if given.json:  # after each graph, so that a run that is ended leaves what it has
+                command = " ".join(["python -m tests.benchmarks.penalty", *given.graphs])
+                tables = {"rules": table(columns, rows.values())}
+                write_json(given.json, benchmark="penalty", tables=tables, command=command, notes=NOTES)
 
 
 if __name__ == "__main__":
