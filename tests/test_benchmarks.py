@@ -44,9 +44,9 @@ def test_new_points_have_their_claims(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
         predict.main(["--fitted", "400", "--new", "80", "--block-rows", "30", "--json", str(out)])
     lines = json.loads(out.read_text())["tables"]["claims"]["rows"]
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert len(lines) == 3
-    assert all(line["what"] in told for line in lines)
+    assert all(line["what"] in printed for line in lines)
     assert lines[0]["found"] == pytest.approx(0, abs=0.05)
 
 

@@ -63,8 +63,8 @@ def test_05_text(folder, capsys, without_data):
     module = example("05_text")
     with warnings.catch_warnings(action="ignore"):
         solution = module["main"](folder, n=300, k=6)
-    told = capsys.readouterr().out
-    assert "300 made-up documents stand in" in told
+    printed = capsys.readouterr().out
+    assert "300 made-up documents stand in" in printed
     # the words of each topic are found again in the words of one cluster
     words = [set(found) for found in module["cluster_words"](module["load_documents"](300), solution)]
     for topic in module["TOPICS"].values():
@@ -79,9 +79,9 @@ def test_06_single_cell(folder, capsys, without_data):
     with warnings.catch_warnings(action="ignore"):
         solution = example("06_single_cell")["main"](folder, n=240)
         cells = anndata.read_zarr(folder / "cells.zarr")
-    told = capsys.readouterr().out
-    assert "240 made-up cells stand in" in told
-    assert "mean strength" in told
+    printed = capsys.readouterr().out
+    assert "240 made-up cells stand in" in printed
+    assert "mean strength" in printed
     assert list(cells.obs_names) == list(solution.ids)
     assert cells.obs["snmf"].cat.codes.tolist() == solution.labels.tolist()
     assert (folder / "cells.png").stat().st_size > 5000
@@ -90,9 +90,9 @@ def test_06_single_cell(folder, capsys, without_data):
 def test_07_new_points(folder, capsys, without_data):
     with warnings.catch_warnings(action="ignore"):
         labels = example("07_new_points")["main"](folder, fitted=600, new=100)
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert len(labels) == 110
-    usual, noise = map(int, re.search(r"like none: (\d+) and (\d+)", told).groups())
+    usual, noise = map(int, re.search(r"like none: (\d+) and (\d+)", printed).groups())
     assert noise / 10 > usual / 100
     assert (folder / "new_points.png").stat().st_size > 5000
 

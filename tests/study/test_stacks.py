@@ -1,4 +1,4 @@
-"""Runs side by side share the passes over A, and each has the bits of the lone run."""
+"""Runs side by side share the passes over A, and each has the bits of the same run alone."""
 
 from contextlib import nullcontext
 
@@ -19,35 +19,35 @@ GRID = {"ks": [2, 3, 5], "seeds": 2, "inits": "random"}
 
 @pytest.mark.parametrize("solver", ["admm", "apg", "hals"])
 @pytest.mark.parametrize("settings", [{"max_iter": 30}, {"stop": "paper", "tol": 1e-2, "rho": 0.5}])
-def test_a_stacked_run_has_the_bits_of_the_lone_one(graph, tmp_path, solver, settings):
+def test_a_stacked_run_has_the_bits_of_the_same_run_alone(graph, tmp_path, solver, settings):
     settings = dict(settings)
     grid = {**GRID, "solvers": solver, "rhos": settings.pop("rho", "auto"), "block_rows": 25}
-    assert_bits_of_lone_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s", **settings), runs=6)
+    assert_bits_of_single_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s", **settings), runs=6)
 
 
-def test_a_stacked_run_has_the_bits_of_the_lone_one_on_two_processes(graph, tmp_path, client):
+def test_a_stacked_run_has_the_bits_of_the_same_run_alone_on_two_processes(graph, tmp_path, client):
     grid = {"ks": [2, 5], "seeds": 2, "inits": "random", "block_rows": 45, "max_iter": 12}
-    assert_bits_of_lone_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s"), runs=4)
+    assert_bits_of_single_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s"), runs=4)
 
 
 @pytest.mark.parametrize("init", ["kmeans", "spectral"])
 @pytest.mark.parametrize("solver", ["admm", "apg", "hals"])
-def test_a_stacked_run_from_a_shared_basis_has_the_bits_of_the_lone_one(graph, tmp_path, solver, init):
+def test_a_stacked_run_from_a_shared_basis_has_the_bits_of_the_same_run_alone(graph, tmp_path, solver, init):
     grid = {"ks": [2, 3, 5], "seeds": 2, "inits": init, "solvers": solver, "block_rows": 25, "max_iter": 25}
     study = snmf_dist.fit_many(graph, **grid, out=tmp_path / "s")
     assert {row["param_basis_columns"] for row in study.rows} == {5}
-    assert_bits_of_lone_runs(graph, study, runs=6)
+    assert_bits_of_single_runs(graph, study, runs=6)
 
 
 @pytest.mark.parametrize("init", ["kmeans", "spectral"])
-def test_a_stack_on_a_shared_basis_has_the_bits_of_lone_runs_on_two_processes(graph, tmp_path, client, init):
+def test_a_stack_on_a_shared_basis_has_the_bits_of_single_runs_on_two_processes(graph, tmp_path, client, init):
     grid = {"ks": [2, 5], "seeds": 2, "inits": init, "block_rows": 45, "max_iter": 12}
-    assert_bits_of_lone_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s"), runs=4)
+    assert_bits_of_single_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s"), runs=4)
 
 
 @pytest.mark.filterwarnings("ignore::snmf_dist.errors.GraphWarning")  # of a row without edges
 @pytest.mark.parametrize("init", ["kmeans", "spectral"])
-def test_a_stack_on_a_graph_in_pieces_has_the_bits_of_lone_runs(tmp_path, init):
+def test_a_stack_on_a_graph_in_pieces_has_the_bits_of_single_runs(tmp_path, init):
     pieces = [planted_graph(60, 2, seed=i)[0] for i in range(3)] + [np.ones((2, 2)), np.zeros((1, 1))]
     store = snmf_dist.import_graph(sparse.block_diag(pieces), tmp_path / "g.zarr")
     assert store.components == 5
@@ -58,7 +58,7 @@ def test_a_stack_on_a_graph_in_pieces_has_the_bits_of_lone_runs(tmp_path, init):
         4: (6, 4),
         6: (6, 4),
     }  # two clusters cannot be cut from the vectors of three parts
-    assert_bits_of_lone_runs(store, study)
+    assert_bits_of_single_runs(store, study)
 
 
 def test_a_larger_grid_leaves_the_basis_of_earlier_runs(graph, tmp_path):
@@ -79,18 +79,18 @@ def test_a_basis_narrower_than_k_is_refused(graph, tmp_path):
         snmf_dist.fit_many(graph, ks=[2], out=tmp_path / "s", basis_columns=91)
 
 
-def assert_bits_of_lone_runs(graph, study, *, runs=None):
+def assert_bits_of_single_runs(graph, study, *, runs=None):
     assert runs is None or [row["stack"] for row in study.rows] == [runs] * runs
     for row in study.rows:
         given = {name.removeprefix("param_"): value for name, value in row.items() if name.startswith("param_")}
-        lone, found = snmf_dist.fit(graph, **given), study.solution(row["run_id"])
-        assert_array_equal(np.asarray(found.membership), np.asarray(lone.membership))
-        assert (found.status, found.n_iter, found.n_products) == (lone.status, lone.n_iter, lone.n_products)
-        assert_array_equal(found.bound, lone.bound)
-        if lone.spectral_labels is not None:
-            assert_array_equal(found.spectral_labels, lone.spectral_labels)
+        single, found = snmf_dist.fit(graph, **given), study.solution(row["run_id"])
+        assert_array_equal(np.asarray(found.membership), np.asarray(single.membership))
+        assert (found.status, found.n_iter, found.n_products) == (single.status, single.n_iter, single.n_products)
+        assert_array_equal(found.bound, single.bound)
+        if single.spectral_labels is not None:
+            assert_array_equal(found.spectral_labels, single.spectral_labels)
         assert [r.captured for r in found.history if r.evaluated] == [
-            r.captured for r in lone.history if r.evaluated
+            r.captured for r in single.history if r.evaluated
         ]
 
 
@@ -147,7 +147,7 @@ def test_a_stack_leaves_out_the_runs_that_another_process_has(graph, tmp_path):
     assert [(row["state"], row["stack"]) for row in study.rows] == [("waiting", None)] + 5 * [("done", 5)]
     study = snmf_dist.fit_many(graph, **given)
     assert [(row["state"], row["stack"]) for row in study.rows] == [("done", 1)] + 5 * [("done", 5)]
-    assert_bits_of_lone_runs(graph, study)
+    assert_bits_of_single_runs(graph, study)
 
 
 def test_runs_of_a_stack_that_fails_go_alone(graph, tmp_path, monkeypatch):

@@ -215,9 +215,9 @@ def test_wide_points_are_projected_on_principal_components(tmp_path):
     flat = random.standard_normal((300, 2))
     wide = flat @ random.standard_normal((2, 50)) + 5
     graph = snmf_dist.build_graph(wide, tmp_path / "g.zarr", pca=2)
-    told = snmf_dist.build_graph(wide, tmp_path / "w.zarr")
+    named = snmf_dist.build_graph(wide, tmp_path / "w.zarr")
     assert graph.block["made"]["pca"] == 2
-    assert_allclose(dense(graph), dense(told), atol=1e-4)
+    assert_allclose(dense(graph), dense(named), atol=1e-4)
 
 
 def islands(seed=0):

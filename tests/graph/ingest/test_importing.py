@@ -42,7 +42,7 @@ def write_zarr(adata, path, version=3):
 
 
 def write_source(kind, folder):
-    """W in the format `kind`; returns the source and what import_graph must be told of it."""
+    """W in the format `kind`; returns the source and what import_graph needs to know of it."""
     coo = sparse.coo_matrix(W)
     edges = np.column_stack((coo.row, coo.col, coo.data))
     upper = edges[coo.row <= coo.col]
@@ -179,10 +179,10 @@ def test_an_edge_list_streams_through_bounded_memory(tmp_path):
 
 
 def test_progress_is_told_of_each_stage(tmp_path):
-    told = []
-    imported(W, tmp_path, block_rows=10, progress=lambda *report: told.append(report))
-    assert told[-1] == ("write", 4, 4)
-    assert {stage for stage, _, _ in told} == {"read edges", "merge", "write"}
+    reported = []
+    imported(W, tmp_path, block_rows=10, progress=lambda *report: reported.append(report))
+    assert reported[-1] == ("write", 4, 4)
+    assert {stage for stage, _, _ in reported} == {"read edges", "merge", "write"}
 
 
 BAD = {

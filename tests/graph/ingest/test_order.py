@@ -268,7 +268,7 @@ def test_another_word_is_refused(tmp_path, reorder):
 
 
 def test_progress_is_told_of_the_order(tmp_path):
-    told = []
-    both(mixed(GROUPS)[0], tmp_path, progress=lambda *report: told.append(report))
-    assert ("order", 0, 1) in told
-    assert ("order", 1, 1) in told  # rows are few steps apart, so Cuthill–McKee is not tried
+    reported = []
+    both(mixed(GROUPS)[0], tmp_path, progress=lambda *report: reported.append(report))
+    assert ("order", 0, 1) in reported
+    assert ("order", 1, 1) in reported  # rows are few steps apart, so Cuthill–McKee is not tried
