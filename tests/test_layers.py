@@ -46,7 +46,7 @@ LAYERS = [
     "result.files result.checkpoints result.solution",
     "solve.products solve.coarse solve.basis solve.modularity solve.kmeans solve.parts solve.start",
     "solve.columns solve.stopping solve.problem solve.progress solve.sample",
-    "result.report listeners",
+    "result.scatter listeners",
     "solve.admm solve.pair solve.apg solve.hals solve.solvers solve.loop solve.pipeline solve.stack",
     "keeping gauges assembling fitting arguments api",
     "ops.facts ops.doctor ops.smoke",
@@ -153,7 +153,7 @@ def test_graph_and_solve_do_not_know_each_other():
         ("numba", {"graph.build.neighbors", *COMPILED, *WRITES_LLVM}),
         ("llvmlite", WRITES_LLVM),
         ("pynndescent", {"graph.build.neighbors"}),
-        ("matplotlib", {"result.report", "report.drawing", "study.picture"}),
+        ("matplotlib", {"result.scatter", "report.drawing", "study.picture"}),
     ],
 )
 def test_a_library_has_one_home(library, home):

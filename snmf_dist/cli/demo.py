@@ -65,7 +65,7 @@ def demo_(out: str, points: int, seed: int) -> None:
     """Cluster points that k-means cannot separate, from nothing to a report to look at."""
     from sklearn.cluster import KMeans
 
-    from snmf_dist.result.report import save_picture
+    from snmf_dist.result.scatter import save_picture
 
     console = new_console()
     if os.path.exists(out) and not os.path.isdir(out):
