@@ -364,3 +364,21 @@ def test_the_scheduler_forgets_the_tasks_of_iterations_that_are_past(larger, two
     assert solution.n_iter == 1000
     assert max(known) <= 12 * 4 * (CUT_EVERY + 2 * STEPS_AHEAD)  # at most 12 tasks a block and iteration
     assert max(known[50:]) <= 1.2 * max(known[:50])
+
+
+def disturb(*options, timeout):
+    """Disturb real runs; it prints of each the kills, the iterations done again and the seconds lost."""
+    command = [sys.executable, "-m", "tests.chaos", *options]
+    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=timeout, check=False).returncode
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_run_and_a_build_disturbed_in_each_phase_end_with_the_same_bits():
+    assert disturb("--runs", "2", "--kinds", "phases", "build", "--iterations", "30", timeout=1700) == 0
+
+
+@pytest.mark.study
+@pytest.mark.timeout(3 * 3600)
+def test_sixty_disturbed_runs_end_with_the_same_bits():
+    assert disturb("--runs", "63", "--gaps", "6", timeout=10_000) == 0
