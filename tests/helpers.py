@@ -1,11 +1,14 @@
 """Graphs and data the tests share."""
 
+import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
+
+from tests.benchmarks.measure import table, write_json
 
 PAPER = {"init": "random", "rho": 0.1, "stop": "paper"}  # the settings of the paper's SNMF_ADMM
 
@@ -31,3 +34,16 @@ def data_file(name):
     if not (folder / name).exists():
         pytest.skip(f"{name} is not in {folder}; set SNMF_DATA to the folder that has it")
     return folder / name
+
+
+def write_counts(name, command, titles, line):
+    """Put a line into a table of docs/results, if the environment says where that is (SNMF_RESULTS).
+
+    It takes the place of a line with the same first cell. `titles` has the columns, as `measure.table` takes them.
+    """
+    if "SNMF_RESULTS" not in os.environ:
+        return
+    path, first = Path(os.environ["SNMF_RESULTS"]) / f"{name}.json", next(iter(titles))
+    rows = json.loads(path.read_text())["tables"]["counts"]["rows"] if path.exists() else []
+    rows = [row for row in rows if row[first] != line[first]]
+    write_json(path, benchmark=name, command=command, tables={"counts": table(titles, [*rows, line])})

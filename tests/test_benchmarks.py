@@ -84,15 +84,17 @@ def test_the_cost_of_checkpoints_is_told_for_each_place(monkeypatch, capsys, tmp
     monkeypatch.setattr(checkpoints, "ITERATIONS", 12)
     out = tmp_path / "lines.json"
     sizes = ["--rows", "600", "--k", "3", "--turns", "1", "--folder", str(tmp_path), "--json", str(out)]
-    monkeypatch.setattr("sys.argv", ["checkpoints", *sizes])
-    with pytest.raises(SystemExit):  # whether the claim holds is not for a toy to say
-        checkpoints.main()
+    for parts in (["memory"], ["memory", "workers", "reading"]):
+        monkeypatch.setattr("sys.argv", ["checkpoints", *sizes, "--parts", *parts])
+        with pytest.raises(SystemExit):  # whether the claim holds is not for a toy to say
+            checkpoints.main()
     tables = json.loads(out.read_text())["tables"]
     lines, (reading,) = tables["claims"]["rows"], tables["reading"]["rows"]
     assert [line["place"] for line in lines] == ["in memory", "two worker processes"]
     assert all(line["iterations"] >= 12 and line["without"] > 0 for line in lines)
+    assert [len(line["turns"]) for line in lines] == [2, 1]
     assert reading["without"] > 0
-    assert capsys.readouterr().out.count("cost ") == 2
+    assert capsys.readouterr().out.count("cost ") == 3
 
 
 def test_every_claim_of_speed_has_its_line(monkeypatch, capsys, tmp_path):
