@@ -7,9 +7,11 @@ import json
 import numbers
 import os
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,13 @@ class StudyGraph:
     name: str
     store: GraphStore
     labels: np.ndarray | None = None
+
+    @cached_property
+    def labels_id(self) -> int | None:
+        """A checksum of which rows have a label in common; None without labels."""
+        if self.labels is None:
+            return None
+        return zlib.crc32(np.unique(self.labels, return_inverse=True)[1].astype(np.int64).tobytes())
 
 
 @dataclass(frozen=True)
@@ -243,8 +252,10 @@ def _checked(graph: StudyGraph, given: Mapping[str, Any]) -> Run:
     """A run whose settings are checked against its graph."""
     parameters = inspect.signature(check_settings).parameters
     try:
-        choice("init", given["init"], INITS)
-        choice("solver", given["solver"], tuple(SOLVERS))
+        for name, choices in (("init", INITS), ("solver", tuple(SOLVERS))):
+            if not isinstance(given[name], str):
+                raise InputError(f"{name} is a {type(given[name]).__name__}; a study takes it by name")
+            choice(name, given[name], choices)
         settings = check_settings(graph.store, **{name: v for name, v in given.items() if name in parameters})
     except InputError as error:
         named = ", ".join(f"{name}={given[name]}" for name in AXES if name in given)

@@ -138,6 +138,8 @@ class Study:
                     f"{name} is not a setting of the study; expected graph or a setting of fit, as k=10"
                 )
             rows = [row for row in rows if row[column] == value]
+            if not rows:
+                raise InputError(f"{self.path}: has no run with {name}={value!r}")
         found = best_row(rows, by)
         if found is None:
             raise InputError(f"{self.path}: no run that is done has {by}; look at the table with to_pandas()")

@@ -172,10 +172,31 @@ def test_more_components_than_clusters_and_rows_without_edges_do_no_harm(tmp_pat
     found = snmf_dist.choose_k(graph, [1, 2, 3, 7], shortlist=0)
     assert found.k is None
     assert (found.labels[3][-2:] == -1).all()
+    found = snmf_dist.choose_k(graph, [2, 6, 8], shortlist=3, seeds=2, specks="own")
+    assert found.k == 6
+    assert sorted(found.consensus) == [2, 6, 8]
+    assert (found.labels[8][-2:] == -1).all()
+
+
+def test_the_study_of_another_graph_is_refused_and_fits_of_other_seeds_are_left_out(graph, tmp_path):
+    rows = [
+        snmf_dist.choose_k(graph, [5], seeds=2, seed=seed, out=tmp_path / name).rows
+        for name, seed in (("alone", 5), ("s", 0), ("s", 5))
+    ]
+    assert snmf_dist.open_study(tmp_path / "s").counts["done"] == 4
+    assert rows[2] == rows[0] != rows[1]
+    other = snmf_dist.import_graph(planted_graph(seed=5)[0], tmp_path / "other.zarr")
+    with pytest.raises(snmf_dist.SnmfError, match=r"is a study of the graph graph .* which is not .*other\.zarr"):
+        snmf_dist.choose_k(other, [2, 3], out=tmp_path / "s", shortlist=0)
 
 
 def test_wrong_numbers_are_refused_by_name(graph):
     with pytest.raises(snmf_dist.SnmfError, match="ks is empty"):
         snmf_dist.choose_k(graph, [])
+    for ks in (3, None, "2:4"):
+        with pytest.raises(snmf_dist.SnmfError, match="expected numbers of clusters"):
+            snmf_dist.choose_k(graph, ks)
+    with pytest.raises(snmf_dist.SnmfError, match="specks is 'all'"):
+        snmf_dist.choose_k(graph, [2, 3], specks="all", shortlist=0)
     with pytest.raises(snmf_dist.SnmfError, match="ks is 91; expected 1 to 90"):
         snmf_dist.choose_k(graph, [2, 91])

@@ -90,6 +90,21 @@ def test_the_same_call_does_nothing_and_a_larger_grid_adds_runs(graph, tmp_path)
     assert table(fewer) == table(more)
 
 
+def test_labels_that_come_later_or_change_give_scores_to_runs_that_are_done(graph, tmp_path):
+    _, y = planted_graph()
+    given = {"ks": [2, 3], "out": tmp_path / "s"}
+    assert [row["ac"] for row in snmf_dist.fit_many(graph, **given).rows] == [None, None]
+    for labels in (y, y % 2, None):
+        study = snmf_dist.fit_many(graph, **given, labels=labels)
+        kept = y % 2 if labels is None else labels
+        for row in study.rows:
+            assert row["ac"] == snmf_dist.score(study.solution(row["run_id"]).labels, kept).accuracy
+            assert row["attempts"] == 1
+    events = len(study.folder.events())
+    snmf_dist.fit_many(graph, **given, labels=y % 2)
+    assert len(study.folder.events()) == events
+
+
 def test_runs_may_be_listed_and_graphs_named(graph, tmp_path):
     runs = [{"k": 4, "rho": 0.5}, {"k": 2}]
     study = snmf_dist.fit_many({"blue": graph}, runs=runs, out=tmp_path / "s")
@@ -147,6 +162,8 @@ def test_an_interrupted_study_has_a_valid_table(graph, tmp_path):
         ({"ks": [2], "max_itr": 3}, "did you mean 'max_iter'"),
         ({"ks": [2], "labels": [1, 2]}, r"labels of graph have shape \(2,\); expected \(90,\)"),
         ({"ks": [2], "priority": "init"}, "priority is 'init'"),
+        ({"ks": [2], "priority": 3}, "priority is 3"),
+        ({"ks": [2], "inits": [np.ones((90, 2))]}, "init is a ndarray; a study takes it by name"),
         ({"ks": [2], "on_error": "panic"}, "on_error is 'panic'"),
         ({"ks": [2], "join": True}, "no study to join"),
         ({"runs": [{"seed": 3}]}, "has no k"),
