@@ -1,6 +1,5 @@
 """choose_k(): how many clusters a graph has, by a screening of every K and fits of the best few."""
 
-import json
 import os
 import shutil
 import tempfile
@@ -23,7 +22,7 @@ from snmf_dist.graph.store import GraphStore
 from snmf_dist.solve.parts import SPECKS
 from snmf_dist.study.choice import KChoice, rank, suggest
 from snmf_dist.study.consensus import Consensus, consensus
-from snmf_dist.study.folder import CHOICE, LABELS, SCREENED, StudyFolder
+from snmf_dist.study.folder import LABELS, SCREENED, StudyFolder
 from snmf_dist.study.heldout import held_out_scores
 from snmf_dist.study.many import fit_many
 from snmf_dist.study.picture import draw_choice
@@ -262,6 +261,6 @@ def _save(found: KStudy, folder: StudyFolder) -> None:
     folder.write(SCREENED, parquet([{name: row.get(name) for name in names} for row in found.rows]))
     table = pyarrow.table({f"K{K}": labels for K, labels in found.labels.items()})
     buffer = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(table, buffer)
+    pyarrow.parquet.write_table(table, buffer, write_page_checksum=True)
     folder.write(LABELS, buffer.getvalue().to_pybytes())
-    folder.write(CHOICE, json.dumps(found.choice._asdict(), indent=1).encode())
+    folder.write_choice(found.choice._asdict())

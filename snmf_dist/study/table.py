@@ -158,7 +158,7 @@ def parquet(rows: list[Row]) -> bytes:
         columns.append(pa.array(values, type=kind))
         fields.append(pa.field(name, kind))
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, schema=pa.schema(fields)), sink)
+    pq.write_table(pa.table(columns, schema=pa.schema(fields)), sink, write_page_checksum=True)
     return bytes(sink.getvalue())
 
 

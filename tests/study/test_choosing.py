@@ -73,7 +73,19 @@ def test_the_planted_number_of_groups_is_found_and_kept(tmp_path):
     table = pq.read_table(tmp_path / "study" / "labels.parquet")
     assert table.column_names == [f"K{K}" for K in range(1, 9)]
     assert np.array_equal(table["K4"].to_numpy(), found.labels[4])
-    assert json.loads((tmp_path / "study" / "choice.json").read_text())["k"] == 4
+    choice = tmp_path / "study" / "choice.json"
+    assert json.loads(choice.read_text())["k"] == 4
+    assert snmf_dist.open_study(tmp_path / "study").reason == found.reason
+    choice.write_text(choice.read_text().replace("K = 4", "K = 5", 1))
+    with pytest.raises(snmf_dist.errors.StoreCorrupt, match=r"choice\.json: is not what choose_k wrote"):
+        _ = snmf_dist.open_study(tmp_path / "study").reason
+    labels = tmp_path / "study" / "labels.parquet"
+    damaged = bytearray(labels.read_bytes())
+    column = pq.read_metadata(labels).row_group(0).column(0)
+    damaged[column.data_page_offset + column.total_compressed_size - 2] ^= 1
+    labels.write_bytes(damaged)
+    with pytest.raises(OSError, match=r"checksum|CRC"):
+        pq.read_table(labels, page_checksum_verification=True)
     found.save_picture(tmp_path / "choice.png")
     assert (tmp_path / "choice.png").stat().st_size > 10_000
 
