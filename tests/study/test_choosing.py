@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from distributed import Client
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
@@ -88,6 +89,21 @@ def test_the_planted_number_of_groups_is_found_and_kept(tmp_path):
         pq.read_table(labels, page_checksum_verification=True)
     found.save_picture(tmp_path / "choice.png")
     assert (tmp_path / "choice.png").stat().st_size > 10_000
+
+
+def test_on_two_processes_the_answer_is_the_same(tmp_path, two_processes):
+    graph = snmf_dist.import_graph(planted_graph(200, 4, inside=0.5)[0], tmp_path / "g.zarr", block_rows=50)
+    given = {"ks": [3, 4], "seeds": 2, "shortlist": 1, "held_out": 0.1}
+    alone = snmf_dist.choose_k(graph, **given)
+    with Client(two_processes):
+        found = snmf_dist.choose_k(graph, **given)
+    assert found.study.solution(found.study.rows[0]["run_id"]).provenance["way"] == "on workers"
+    assert found.k == alone.k == 4
+    assert found.reason == alone.reason
+    for one, other in zip(found.rows, alone.rows, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+    for K in (3, 4):
+        assert np.array_equal(found.labels[K], alone.labels[K])
 
 
 @pytest.mark.parametrize(("number", "k"), [(1, 3), (2, 3), (3, 3), (4, 5), (5, 4), (6, 3)])
