@@ -169,12 +169,15 @@ def test_an_interrupted_study_has_a_valid_table(graph, tmp_path):
         ({"ks": [2], "join": True}, "no study to join"),
         ({"runs": [{"seed": 3}]}, "has no k"),
         ({"runs": [{"k": 3, "graph": "red"}]}, "expected one of graph"),
+        ({"runs": [{"k": 3, "save_state": True}]}, "a run has no setting 'save_state'"),
+        ({"runs": None}, "runs is None"),
+        ({"graphs": [3]}, "graphs has a int"),
         ({}, "nothing to run"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(graph, tmp_path, given, message):
     with pytest.raises(errors.InputError, match=message):
-        snmf_dist.fit_many(graph, out=tmp_path / "s", **given)
+        snmf_dist.fit_many(**{"graphs": graph, "out": tmp_path / "s", **given})
     assert not (tmp_path / "s").exists()
 
 
