@@ -259,7 +259,7 @@ def test_damage_to_the_files_of_a_study_is_detected_or_harmless(graph, tmp_path)
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")
 def test_all_damage_to_every_file_of_a_study_is_detected_or_harmless(graph, tmp_path):
-    given = {"ks": [2, 3], "seeds": 2, "out": tmp_path / "s", "max_iter": 30, "save_state": True}
+    given = {"ks": [2, 3], "out": tmp_path / "s", "max_iter": 30, "save_state": True}
     snmf_dist.fit_many(graph, **given, max_at_once=1, listeners=[Counts(fails_in=1)])
     (tmp_path / "s" / "errors" / "left.txt").write_text("of a run that went again")
     snmf_dist.fit_many(graph, **given)
