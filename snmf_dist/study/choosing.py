@@ -130,7 +130,7 @@ def choose_k(
     out : str or path-like, optional
         A folder for the fits, as `fit_many` keeps them, and beside them ``ks.parquet``, ``labels.parquet`` with a
         column K2, K3, … for each K, and ``choice.json``. The same call resumes. Without it the fits go to a
-        temporary folder.
+        temporary folder of this machine; give one that all workers see if they are on others.
     memory_limit : int or str, optional
         As in `fit`.
     progress : callable, optional

@@ -437,6 +437,17 @@ def test_a_study_may_be_in_an_object_store(graph):
         snmf_dist.fit_many(graph, ks=[2], out=f"{out}/runs")
 
 
+def test_graphs_and_outputs_that_workers_do_not_see_are_refused(graph, tmp_path, client):
+    url = f"memory://seen-here-alone-{os.getpid()}"
+    unseen = snmf_dist.import_graph(planted_graph()[0], f"{url}/g.zarr")
+    for call in (snmf_dist.fit_many, snmf_dist.choose_k):
+        with pytest.raises(errors.ClusterError, match=r"does not see memory.*/g\.zarr; put it on storage"):
+            call(unseen, ks=[2], out=tmp_path / "s")
+        assert not (tmp_path / "s").exists()
+    with pytest.raises(errors.ClusterError, match=r"does not see memory.*/s; put it on storage that all"):
+        snmf_dist.fit_many(graph, ks=[2], out=f"{url}/s")
+
+
 SCRIPT = """
 import sys, warnings, snmf_dist
 warnings.simplefilter("ignore")
