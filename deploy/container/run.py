@@ -9,16 +9,17 @@ removes it. With a registry and Docker, see README.md.
 
 import argparse
 import os
+import runpy
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+scratch = runpy.run_path(str(ROOT / "deploy" / "scratch.py"))["scratch"]
 IMAGE, BASE = "localhost/snmf-dist", "localhost/debian-python"
 NAME = "snmf-smoke"  # of the network namespace; begins the names of the containers
 PROGRAMS = ("buildah", "podman", "runc", "ip")
@@ -62,7 +63,7 @@ def build() -> None:
     bud = ["buildah", *STORAGE, "bud", "--layers", "--isolation", "chroot", "--network", "host"]
     if not has_image(BASE):
         packages = "python3,python3-venv,ca-certificates"
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch("base") as folder:
             command = ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", f"{folder}/root"]
             quietly(command)
             subprocess.run(["tar", "-C", f"{folder}/root", "-cf", f"{folder}/root.tar", "."], check=True)
@@ -145,7 +146,7 @@ def main() -> None:
     if given.action == "build":
         build()
         return
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as beside:
+    with scratch("container") as folder, cluster(folder) as beside:
         done = subprocess.run([*beside, "snmf-dist", "smoke", "--scheduler", ADDRESS, "--store", "/data"])
     raise SystemExit(done.returncode)
 

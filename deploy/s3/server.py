@@ -8,13 +8,13 @@ runs the command after ``--`` with the server's address and keys in its environm
 import argparse
 import json
 import os
+import runpy
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+scratch = runpy.run_path(str(Path(__file__).resolve().parents[1] / "scratch.py"))["scratch"]
 BUCKET = "test"
 WAIT = 60.0  # seconds for the server to answer
 
@@ -125,7 +126,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the objects are kept; else they go with the server")
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary, s3_server(given.folder or Path(temporary)) as environment:
+    with scratch("s3") as temporary, s3_server(given.folder or temporary) as environment:
         done = subprocess.run(given.command, env={**os.environ, **environment})
     raise SystemExit(done.returncode)
 
