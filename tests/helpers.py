@@ -1,6 +1,7 @@
 """Graphs and data the tests share."""
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -31,3 +32,23 @@ def data_file(name):
     if not (folder / name).exists():
         pytest.skip(f"{name} is not in {folder}; set SNMF_DATA to the folder that has it")
     return folder / name
+
+
+def wait_until(true, seconds=600):
+    """Wait until `true()` is; the time is for a hang, since machines may be busy."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.5)
+
+
+def processes_with(text):
+    """The numbers of the processes with this text in their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(text).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found

@@ -22,6 +22,7 @@ from snmf_dist.engine.client import connect
 from snmf_dist.errors import ClusterError
 from snmf_dist.ops.doctor import WRONG, examine
 from snmf_dist.ops.smoke import LABEL_HASH, partition_hash, plant
+from tests.helpers import wait_until
 
 pytestmark = pytest.mark.timeout(900)  # for a hang: these tests start many processes, and machines may be busy
 LOCAL = Path(__file__).resolve().parents[1] / "deploy" / "local"
@@ -136,8 +137,17 @@ def test_the_smoke_job_gives_the_expected_hash_on_processes(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_an_earlier_cluster_left_is_found_and_removed(tmp_path):
-    up(tmp_path, "--workers", 1)
+def test_of_a_killed_client_no_task_is_left_and_of_a_killed_cluster_no_process(tmp_path):
+    address, _ = up(tmp_path, "--workers", 1)
+    smoke = [sys.executable, "-m", "snmf_dist", "smoke", "--scheduler", address, "--store", str(tmp_path)]
+    with subprocess.Popen(smoke) as killed:
+        wait_until((tmp_path / "smoke-result.zarr.checkpoint").exists)
+        killed.kill()
+    with connect(address) as client:
+        wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
+    done = command(*smoke[1:])
+    assert f"{LABEL_HASH}, as expected" in done.stdout
+    assert {one.name for one in tmp_path.glob("*smoke*")} == {"smoke-graph.zarr", "smoke-result.zarr"}
     before = sessions(tmp_path)
     _, said = up(tmp_path, "--workers", 1)
     assert "an earlier cluster was left here; its processes were ended" in said

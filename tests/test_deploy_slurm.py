@@ -3,9 +3,9 @@
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 import snmf_dist
 from snmf_dist.ops.smoke import LABEL_HASH, plant
+from tests.helpers import processes_with, wait_until
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 VIRTUAL = runpy.run_path(str(DEPLOY / "slurm" / "virtual.py"))
@@ -61,13 +62,6 @@ def log_of(folder):
     return "".join(path.read_text() for path in folder.glob("snmf-*.log"))
 
 
-def wait_until(true, seconds):
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.5)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_fit_goes_on_when_a_node_goes_down(slurm, graph, tmp_path):
@@ -101,6 +95,20 @@ def test_a_fit_whose_time_is_over_twice_is_queued_again_and_ends_as_the_undistur
     assert said.count("queued again, to continue from the checkpoint") == 2, said
     assert said.count("from a checkpoint") == 2, said
     same_as_undisturbed(graph, out, 120)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_of_a_job_whose_command_is_killed_nothing_is_left(slurm, graph, tmp_path):
+    out, batch = tmp_path / "result.zarr", DEPLOY / "slurm" / "batch.sh"
+    run(slurm, tmp_path, "sbatch", *SIZE, batch, "fit", graph.path, "-k", 8, *fit_options(out, 10**6))
+    wait_until(lambda: iterates(log_of(tmp_path)))
+    (command,) = processes_with(f"-m\0snmf_dist\0fit\0{graph.path}")
+    os.kill(command, signal.SIGKILL)
+    wait_until(lambda: " end 0, exit code 137" in log_of(tmp_path))
+    wait_until(lambda: not slurm.ask("squeue", "-h").strip())
+    wait_until(lambda: not processes_with(tmp_path))  # scheduler and workers name their folder
+    assert not list(tmp_path.glob("snmf-*/tls")), "no key is left"
 
 
 def iterates(said):

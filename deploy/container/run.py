@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 scratch = runpy.run_path(str(ROOT / "deploy" / "scratch.py"))["scratch"]
 IMAGE, BASE = "localhost/snmf-dist", "localhost/debian-python"
-NAME = "snmf-smoke"  # of the network namespace; begins the names of the containers
+BEGINS = "snmf-smoke-"  # the names of containers and network namespaces; the number of the process follows
+NAME = f"{BEGINS}{os.getpid()}"
 PROGRAMS = ("buildah", "podman", "runc", "ip")
 STORAGE = ["--storage-driver", os.environ.get("STORAGE_DRIVER", "overlay")]
 PODMAN = ["podman", "--cgroup-manager", "cgroupfs", "--runtime", "runc", *STORAGE]
@@ -78,7 +79,7 @@ def build() -> None:
 @contextmanager
 def cluster(folder: Path) -> Iterator[list[str]]:
     """Run scheduler and workers in containers; give the command that runs another one beside them."""
-    remove(say=True)
+    remove_left()
     subprocess.run(["ip", "netns", "add", NAME], check=True)
     try:
         subprocess.run(["ip", "-n", NAME, "link", "set", "lo", "up"], check=True)
@@ -108,7 +109,7 @@ def cluster(folder: Path) -> Iterator[list[str]]:
                 time.sleep(0.5)
         yield [*run, "--name", f"{NAME}-client", IMAGE]
     finally:
-        remove(say=False)
+        remove([name for name in all_names() if name == NAME or name.startswith(f"{NAME}-")])
 
 
 def start(run: list[str], name: str, *command: str) -> None:
@@ -124,16 +125,29 @@ def logs(name: str) -> str:
     return done.stdout + done.stderr
 
 
-def remove(*, say: bool) -> None:
-    """Remove our containers and the namespace."""
-    listed = [*PODMAN, "ps", "-a", "--filter", f"name=^{NAME}-", "--format", "{{.Names}}"]
+def remove_left() -> None:
+    """Remove containers and network namespaces of runs that were killed, and say so."""
+    left = sorted({name for name in all_names() if not Path(f"/proc/{name.split('-')[2]}").exists()})
+    if left:
+        print(f"a killed run left {', '.join(left)}; they are removed", file=sys.stderr)
+        remove(left)
+
+
+def all_names() -> list[str]:
+    """The names of the containers and network namespaces of all runs."""
+    listed = [*PODMAN, "ps", "-a", "--filter", f"name=^{BEGINS}", "--format", "{{.Names}}"]
     found = subprocess.run(listed, capture_output=True, text=True).stdout.split()
-    if found:
-        if say:
-            print(f"an earlier run left {', '.join(found)}; they are removed", file=sys.stderr)
-        subprocess.run([*PODMAN, "rm", "-f", "-t", "5", *found], capture_output=True)
-    if NAME in subprocess.run(["ip", "netns"], capture_output=True, text=True).stdout.split():
-        subprocess.run(["ip", "netns", "delete", NAME], check=True)
+    spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True).stdout.split()
+    return found + [name for name in spaces if name.startswith(BEGINS)]
+
+
+def remove(names: list[str]) -> None:
+    """Remove these containers, then these network namespaces."""
+    spaces = [name for name in names if name.count("-") == BEGINS.count("-")]
+    if containers := [name for name in names if name not in spaces]:
+        subprocess.run([*PODMAN, "rm", "-f", "-t", "5", *containers], capture_output=True)
+    for name in spaces:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
     with scratch("s3") as temporary, s3_server(given.folder or temporary) as environment:
-        done = subprocess.run(given.command, env={**os.environ, **environment})
+        done = subprocess.run([*ends_with_us(), *given.command], env={**os.environ, **environment})
     raise SystemExit(done.returncode)
 
 

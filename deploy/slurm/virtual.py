@@ -178,7 +178,8 @@ def main() -> None:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with scratch("slurm") as temporary, virtual_cluster(given.folder or temporary) as cluster:
-        done = subprocess.run(given.command, env={**os.environ, **cluster.environment})
+        command = ["setpriv", "--pdeathsig", "TERM", *given.command]  # it ends with us
+        done = subprocess.run(command, env={**os.environ, **cluster.environment})
     raise SystemExit(done.returncode)
 
 
