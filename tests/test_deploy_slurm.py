@@ -155,3 +155,20 @@ def test_the_launcher_runs_the_job_and_what_a_killed_one_left_is_gone(slurm, tmp
     assert "was left by a launcher that is dead; it is cancelled" in done.stderr
     assert f"{LABEL_HASH}, as expected" in done.stdout, done.stdout + done.stderr
     wait_until(lambda: not slurm.ask("squeue", "-h").strip(), 90)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_killed_virtual_cluster_leaves_no_process_and_its_folder_goes_when_the_next_one_starts(tmp_path):
+    given = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(DEPLOY / "slurm" / "virtual.py"), "--"]
+    beside = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", str(tmp_path)]
+    with subprocess.Popen([*command, *beside], env=given, stdout=subprocess.PIPE, text=True) as cluster:
+        assert cluster.stdout.readline() == "up\n"
+        (folder,) = tmp_path.glob("snmf-deploy-*")
+        assert processes_with(folder), "daemons"
+        cluster.kill()
+    wait_until(lambda: not processes_with(tmp_path))  # neither the daemons nor the command
+    done = subprocess.run([*command, "true"], env=given, capture_output=True, text=True, timeout=400, check=True)
+    assert f"{folder} was left by a process that was killed; it is removed" in done.stderr
+    assert list(tmp_path.iterdir()) == []
