@@ -35,11 +35,10 @@ WAIT = 120.0  # seconds for workers to register
 
 def why_not() -> str:
     """What is missing here to build and run; nothing if both can be done."""
-    missing = [
-        name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None
-    ]
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        return f"{', '.join(missing)} not found (Debian: apt-get install buildah podman runc iproute2)"
+        needs = "apt-get install buildah podman runc iproute2, and /usr/sbin on the PATH"
+        return f"{', '.join(missing)} not found (Debian: {needs})"
     if os.geteuid() != 0:
         return "network namespaces and chroot builds need root"
     if not has_image(BASE) and shutil.which("debootstrap") is None:
