@@ -112,7 +112,7 @@ def test_a_killed_fit_continues_from_its_checkpoint_and_leaves_no_object_that_an
     assert run(s3, tmp_path, "-c", KILLED_FIT, check=False).returncode == -9
     assert "test/cut.zarr.checkpoint/" in run(s3, tmp_path, "-c", LIST).stdout
     done = run(s3, tmp_path, "-m", "snmf_dist", *fit, "--out", "s3://test/cut.zarr", check=False)
-    assert "continuing after iteration 10, from a checkpoint" in done.stdout
+    assert "from a checkpoint" in done.stdout
     compare = (
         "import snmf_dist as s; a, b = (s.open_solution(f's3://test/{n}.zarr') for n in ('whole', 'cut'));"
         "print((a.membership.compute() == b.membership.compute()).all(), a.n_iter == b.n_iter)"
