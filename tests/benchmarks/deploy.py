@@ -3,23 +3,25 @@
     python -m pytest -m "slow or study or not slow" tests/test_deploy_*.py --junitxml tests.xml
     python -m tests.benchmarks.deploy --tests tests.xml --json docs/results/deploy.json
 
-Runs `deploy/check.py`, and takes the outcome of each test from the reports of pytest. Targets may be named;
-without names it is all of them.
+Runs `deploy/check.py`, and takes the outcome of each test from the reports of pytest. Targets may be named; the
+file then keeps what it says of the others and of tests, if it is of the same day and the same versions.
 """
 
 import argparse
+import json
 import re
 import runpy
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from tests.benchmarks.measure import table, write_json
+from tests.benchmarks.measure import installed_versions, table, write_json
 
 CHECK = runpy.run_path(str(Path(__file__).resolve().parents[2] / "deploy" / "check.py"))
 PROGRAMS = {
@@ -36,7 +38,7 @@ TARGETS: dict[str, Any] = {
     "state": "state",
     "hash": "label hash",
     "seconds": ("seconds", ".0f"),
-    "tools": "beside Python's packages above",
+    "tools": "its own versions",
     "why": "remark",
 }
 TESTS: dict[str, Any] = {"file": "file", "test": "test", "outcome": "outcome", "seconds": ("seconds", ".0f")}
@@ -84,6 +86,15 @@ def tests(reports: list[Path]) -> Iterator[dict[str, Any]]:
         yield {"file": f"`{file}.py`", "test": name.removeprefix("test_").replace("_", " "), **row}
 
 
+def kept(file: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a table that an earlier run of today has written with the same versions."""
+    if not file.exists():
+        return []
+    found = json.loads(file.read_text(encoding="utf-8"))
+    same = (found["date"], found["versions"]) == (date.today().isoformat(), installed_versions())
+    return found["tables"][table]["rows"] if same else []
+
+
 def main() -> None:
     """Check, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -92,15 +103,19 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--note", action="append", default=[], help="a remark on this run")
     given = parser.parse_args()
-    rows = list(targets(given.targets))
-    if given.json:
-        write_json(
-            given.json,
-            benchmark="deploy",
-            tables={"targets": table(TARGETS, rows), "tests": table(TESTS, tests(given.tests))},
-            notes=given.note,
-        )
-    sys.exit(any(row["state"] == "FAILED" for row in rows))
+    rows = {row["target"]: row for row in kept(given.json, "targets")} if given.json else {}
+    for row in targets(given.targets):
+        rows[row["target"]] = row
+        if given.json:
+            seen = list(tests(given.tests)) or kept(given.json, "tests")
+            ordered = [rows[name] for name in CHECK["TARGETS"] if name in rows]
+            write_json(
+                given.json,
+                benchmark="deploy",
+                tables={"targets": table(TARGETS, ordered), "tests": table(TESTS, seen)},
+                notes=given.note,
+            )
+    sys.exit(any(row["state"] == "FAILED" for row in rows.values()))
 
 
 if __name__ == "__main__":
