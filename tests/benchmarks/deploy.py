@@ -79,7 +79,8 @@ def tests(reports: list[Path]) -> Iterator[dict[str, Any]]:
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
             problem = next((one for one in case if one.tag in ("failure", "error", "skipped")), None)
-            outcome = "passed" if problem is None else f"{problem.tag}: {problem.get('message', '')[:80]}"
+            why = "" if problem is None else " ".join(problem.get("message", "").split())[:80].replace("|", "/")
+            outcome = "passed" if problem is None else f"{problem.tag}: {why}"
             name, file = case.attrib["name"], case.attrib["classname"].rpartition(".")[2]
             found[file, name] = {"outcome": outcome, "seconds": float(case.attrib["time"])}
     for (file, name), row in sorted(found.items()):
