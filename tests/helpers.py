@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +48,23 @@ def write_counts(name, command, titles, line):
     rows = json.loads(path.read_text())["tables"]["counts"]["rows"] if path.exists() else []
     rows = [row for row in rows if row[first] != line[first]]
     write_json(path, benchmark=name, command=command, tables={"counts": table(titles, [*rows, line])})
+
+
+def wait_until(true, seconds=600):
+    """Wait until `true()` is; the time is for a hang, since machines may be busy."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.5)
+
+
+def processes_with(text):
+    """The numbers of the processes with this text in their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(text).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
