@@ -148,5 +148,5 @@ def _fit(name: str, method: str, folder: str) -> dict[str, float]:
         "nmi": float(np.mean([one.nmi for one in scores])),
         "products": float(np.mean([one.n_products for one in fits])),
         "largest": max(float(one.sizes.max() / one.sizes.sum()) for one in fits),
-        "share": max(float(one.captured / one.bound) if one.bound else 0.0 for one in fits),
+        "share": max(float(one.captured / one.bound) if one.bound > 0 else 0.0 for one in fits),  # NaN at random
     }
