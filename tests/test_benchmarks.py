@@ -8,7 +8,20 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist.scaling import view
-from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, predict, scaling, speed
+from tests.benchmarks import (
+    balance,
+    checkpoints,
+    codec,
+    ids,
+    ingest,
+    kernels,
+    penalty,
+    predict,
+    scaling,
+    speed,
+    start,
+    unequal,
+)
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -129,3 +142,37 @@ def test_a_scaling_study_becomes_tables(monkeypatch, capsys, tmp_path):
     assert [row["n"] for row in tables["held-out"]["rows"]] == [1600]
     assert len(tables["growth"]["rows"]) == 3
     assert "| one process |" in capsys.readouterr().out
+
+
+def test_a_start_of_many_clusters_has_its_lines(monkeypatch, tmp_path):
+    out = tmp_path / "lines.json"
+    monkeypatch.setattr(start, "WORK", {"toy": lambda folder: start.many(folder, 3000, 6, 1e9)})
+    monkeypatch.setattr("sys.argv", ["start", "--folder", str(tmp_path), "--json", str(out)])
+    with pytest.raises(SystemExit) as ended:
+        start.main()
+    part, whole = json.loads(out.read_text())["tables"]["claims"]["rows"]
+    assert ended.value.code == 0
+    assert 0 < part["found"] < whole["found"]
+    assert part["more"] == "NMI 1.000"
+
+
+def test_figures_of_unequal_classes_are_kept(monkeypatch, tmp_path):
+    groups = (unequal.Group("shapes", ("rings/3/7", "rings/2/7")),)
+    monkeypatch.setattr(unequal, "CONFIRM", groups)
+    monkeypatch.setattr(unequal, "CHOOSE", ())
+    wanted = balance.lines(spared=("paper's ADMM", "hals, random", "spectral"))
+    assert [line.method for line in wanted] == ["default", "start by modularity alone"]
+    first = [balance.Figures(tmp_path).mean(line) for line in wanted]
+    monkeypatch.setattr(balance, "_fit", None)  # nothing is fitted again
+    assert [balance.Figures(tmp_path).mean(line) for line in wanted] == first
+    assert first[0]["accuracy"] == 1
+    assert first[0]["largest"] == pytest.approx(300 / 450)
+    monkeypatch.setattr(balance, "KINDS", {"all": ("shapes",)})
+    (line,) = balance.differences(balance.Figures(tmp_path).rows)
+    assert line == {
+        "kind": "all",
+        "method": "start by modularity alone",
+        "count": 2,
+        "apart": {"found": 0.0, "error": 0.0},
+        "chance": 1.0,
+    }
