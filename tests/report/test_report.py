@@ -174,6 +174,9 @@ def test_features_that_stand_out_are_those_of_the_cluster():
         features.read_profile(X, labels, 2, names=["a", "b"])
     with pytest.raises(errors.InputError, match="features has 90 rows; expected 89"):
         features.read_profile(X, labels[1:], 2)
+    X[7, 3] = np.nan
+    with pytest.raises(errors.InputError, match="column 'd' holds NaN or infinity"):
+        features.read_profile(X, labels, 2, names=list("abcde"))
 
 
 def test_features_of_a_table_go_by_the_names_of_its_columns(solution, tmp_path):
@@ -222,6 +225,8 @@ def test_the_map_takes_points_eigenvectors_or_memberships(solution, graph, tmp_p
     assert "Eigenvalues" not in page.headings
     with pytest.raises(errors.InputError, match="points has 3 rows; expected 90"):
         other.report(tmp_path / "d.html", points=np.zeros((3, 2)))
+    with pytest.raises(errors.InputError, match="points holds NaN or infinity"):
+        other.report(tmp_path / "d.html", points=np.full((90, 2), np.nan))
 
 
 def test_the_sample_is_saved_and_separates_the_clusters(solution, tmp_path):
@@ -240,6 +245,8 @@ def test_another_result_stands_beside(solution, graph, tmp_path):
     assert "Beside another result" in page.headings
     found = solution.compare(snmf_dist.open_solution(tmp_path / "o.zarr"))
     assert f"{found.ari:.4f}" in text
+    solution.report(tmp_path / "q.html", compare=tmp_path / "o.zarr", graph=graph.path)
+    assert read(tmp_path / "q.html")[0] == text
 
 
 def test_a_graph_that_is_gone_costs_its_figures_only(solution, graph, tmp_path):
