@@ -17,6 +17,7 @@ from tests.benchmarks import (
     kernels,
     penalty,
     predict,
+    report,
     scaling,
     speed,
     start,
@@ -61,6 +62,17 @@ def test_new_points_have_their_claims(monkeypatch, capsys, tmp_path):
     assert len(lines) == 3
     assert all(line["what"] in printed for line in lines)
     assert lines[0]["found"] == pytest.approx(0, abs=0.05)
+
+
+def test_what_a_page_costs_has_its_line(capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="reports need matplotlib; install snmf-dist[report]")
+    out = tmp_path / "lines.json"
+    with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
+        report.main(["--rows", "400", "800", "--json", str(out)])
+    lines = json.loads(out.read_text())["tables"]["report"]["rows"]
+    assert [line["rows"] for line in lines] == [400, 800]
+    assert all(0 < line["size"] <= 500 and line["report"] > 0 for line in lines)
+    assert capsys.readouterr().out.count("rows ") == 2
 
 
 def test_every_kernel_has_its_line(monkeypatch, capsys):
