@@ -1,8 +1,8 @@
 """Runs side by side against one after the other: 16 runs of `fit_many`, stacked and not, in turns.
 
     python -m tests.benchmarks.batch [--rows 300000] [--degree 30] [--set NAME] [--ks 4,8,12,16] [--runs 16]
-                                     [--init random] [--workers 0] [--memory BYTES] [--block-rows N] [--turns 3]
-                                     [--json FILE]
+                                     [--init random] [--workers 0] [--memory BYTES] [--block-rows N]
+                                     [--side-by-side N] [--turns 3] [--json FILE]
 
 With ``--workers`` the runs go on worker processes of this machine; with ``--memory`` they keep within that limit,
 so that A may be streamed from disk (the way is printed). ``--set`` takes a data set, as Reuters, instead of a
@@ -72,7 +72,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             graph = snmf_dist.import_graph(edges, folder / "g.zarr", symmetrize="max", **cut)
         snmf_dist.fit(graph, 4, init=given.init, max_iter=2, stop="paper")  # compiles the kernels
         for turn in range(given.turns):
-            for name, at_once in (("alone", 1), ("stacked", None)):
+            for name, at_once in (("alone", 1), ("stacked", given.side_by_side)):
                 begin = time.perf_counter()
                 study = snmf_dist.fit_many(graph, **grid, out=folder / f"{name}-{turn}", max_at_once=at_once)
                 seconds, rows = time.perf_counter() - begin, study.rows
@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument(
         "--block-rows", type=int, help="of the store; small ones let A be streamed in little memory"
     )
+    parser.add_argument("--side-by-side", type=int, help="runs in a stack, at most; by default all that may be")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json")
     given = parser.parse_args()
