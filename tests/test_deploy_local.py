@@ -163,7 +163,7 @@ def test_over_tls_a_killed_worker_costs_nothing_a_killed_client_leaves_no_task_a
     assert "an earlier cluster was left here; its processes were ended" in said
     assert all(has_ended(pid) for pid in before)
     assert "scheduler, worker-0" in down(run)
-    assert listening(run) == []
+    wait_until(lambda: listening(run) == [])
 
 
 def make_certificates(*folders):
