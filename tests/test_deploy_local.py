@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import dask
 import pytest
 from distributed import Client
 from distributed.comm import CommClosedError
@@ -137,23 +138,40 @@ def test_the_smoke_job_gives_the_expected_hash_on_processes(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_of_a_killed_client_no_task_is_left_and_of_a_killed_cluster_no_process(tmp_path):
-    address, _ = up(tmp_path, "--workers", 1)
-    smoke = [sys.executable, "-m", "snmf_dist", "smoke", "--scheduler", address, "--store", str(tmp_path)]
-    with subprocess.Popen(smoke) as killed:
-        wait_until((tmp_path / "smoke-result.zarr.checkpoint").exists)
+def test_over_tls_a_killed_worker_costs_nothing_a_killed_client_leaves_no_task_and_a_killed_cluster_no_process(
+    tmp_path,
+):
+    certs, run, store = tmp_path / "certs", tmp_path / "run", tmp_path / "store"
+    make_certificates(certs)
+    store.mkdir()
+    address, _ = up(run, "--tls", certs)
+    given = {**os.environ, "DASK_CONFIG": str(certs / "dask.yaml")}
+    smoke = [sys.executable, "-m", "snmf_dist", "smoke", "--scheduler", address, "--store", str(store)]
+    with subprocess.Popen([*smoke, "--no-kill"], env=given) as killed:
+        wait_until((store / "smoke-result.zarr.checkpoint").exists)
         killed.kill()
-    with connect(address) as client:
+    files = {"client.cert": "client.pem", "client.key": "client.key", "ca-file": "ca.pem"}
+    settings = {f"distributed.comm.tls.{name}": str(certs / file) for name, file in files.items()}
+    with dask.config.set(settings), connect(address) as client:
         wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
-    done = command(*smoke[1:])
+    done = command(*smoke[1:], env=given)
     assert f"{LABEL_HASH}, as expected" in done.stdout
-    assert {one.name for one in tmp_path.glob("*smoke*")} == {"smoke-graph.zarr", "smoke-result.zarr"}
-    before = sessions(tmp_path)
-    _, said = up(tmp_path, "--workers", 1)
+    assert "worker killed           tls://127.0.0.1" in done.stdout
+    assert {one.name for one in store.iterdir()} == {"smoke-graph.zarr", "smoke-result.zarr"}
+    before = sessions(run)
+    _, said = up(run, "--workers", 1)
     assert "an earlier cluster was left here; its processes were ended" in said
     assert all(has_ended(pid) for pid in before)
-    assert "scheduler, worker-0" in down(tmp_path)
-    assert listening(tmp_path) == []
+    assert "scheduler, worker-0" in down(run)
+    wait_until(lambda: listening(run) == [])
+
+
+def make_certificates(*folders):
+    """An authority with its certificates in each folder; a skip where they cannot be made."""
+    pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+    make = runpy.run_path(str(LOCAL / "tls" / "certificates.py"))["make"]
+    for folder in folders:
+        make(folder)
 
 
 @pytest.mark.slow
@@ -199,21 +217,17 @@ def start_worker(address, folder, before, memory, environment):
         )
 
 
-def test_over_tls_the_same_job_survives_a_killed_worker_and_strangers_are_refused(tmp_path):
-    pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
-    make = runpy.run_path(str(LOCAL / "tls" / "certificates.py"))["make"]
-    for name in ("ours", "theirs"):
-        make(tmp_path / name)
+def test_over_tls_the_same_job_runs_and_strangers_are_refused(tmp_path):
+    make_certificates(tmp_path / "ours", tmp_path / "theirs")
     run = tmp_path / "run"
     address, _ = up(run, "--tls", tmp_path / "ours")
     try:
         assert address.startswith("tls://")
         assert set(listening(run)) == {"127.0.0.1"}
         environment = {**os.environ, "DASK_CONFIG": str(tmp_path / "ours" / "dask.yaml")}
-        arguments = ("smoke", "--scheduler", address, "--store", tmp_path)
+        arguments = ("smoke", "--scheduler", address, "--store", tmp_path, "--no-kill")
         done = command("-m", "snmf_dist", *arguments, env=environment)
         assert f"{LABEL_HASH}, as expected" in done.stdout
-        assert "worker killed           tls://127.0.0.1" in done.stdout
         refuse_strangers(address, tmp_path / "ours", tmp_path / "theirs")
     finally:
         down(run)

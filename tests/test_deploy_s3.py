@@ -119,8 +119,8 @@ def test_a_killed_fit_continues_from_its_checkpoint_and_leaves_no_object_that_an
     )
     assert run(s3, tmp_path, "-c", compare).stdout.split() == ["True", "True"]
     found = run(s3, tmp_path, "-c", LIST).stdout.split()
-    whole, cut = (sorted(one.replace(name, "") for one in found if name in one) for name in ("whole", "cut"))
-    assert whole == cut
+    whole, cut = ({one.replace(name, "") for one in found if name in one} for name in ("whole", "cut"))
+    assert cut <= whole
 
 
 def test_a_study_on_the_object_store_is_done_once_and_its_table_can_be_read(s3, tmp_path):

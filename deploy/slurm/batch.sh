@@ -51,7 +51,14 @@ done
 # Nine tenths of the allocation: the scheduler and the command itself take the rest.
 memory=$((${SLURM_MEM_PER_NODE:-$((${SLURM_MEM_PER_CPU:-0} * ${SLURM_CPUS_PER_TASK:-1}))} * 9 / 10))MiB
 [[ $memory != 0MiB ]] || memory=auto
-srun --no-kill --kill-on-bad-exit=0 --wait=0 --output="$run/worker-$restart-%n.log" \
+# If the node of this script goes down, SLURM keeps the job with the other nodes, where workers end for want of a
+# scheduler: whoever started them there has SLURM queue the job again.
+export SNMF_FIRST_NODE=$SLURMD_NODENAME
+# shellcheck disable=SC2016  # expanded on the node of the worker
+guard='"$@"; while sleep 5; do
+    [[ $(scontrol --oneliner show node "$SNMF_FIRST_NODE") == *" State=DOWN"* ]] && exec scontrol requeue "$SLURM_JOB_ID"
+done'
+srun --no-kill --kill-on-bad-exit=0 --wait=0 --output="$run/worker-$restart-%n.log" bash -c "$guard" guard \
     "$python" -m dask worker "${place[@]}" --scheduler-file "$run/scheduler.json" --dashboard-address 127.0.0.1:0 \
     --nthreads "${SLURM_CPUS_PER_TASK:-1}" --memory-limit "$memory" --local-directory "${TMPDIR:-/tmp}" &
 

@@ -170,7 +170,8 @@ def _why_not(client: Any, addresses: list[str], *, asked: bool) -> str:
 
 
 def _other_clients(dask_scheduler: Any) -> int:
-    return sum(1 for name in dask_scheduler.clients if name.startswith("Client-")) - 1
+    names = [name for name in dask_scheduler.clients if name.startswith("Client-")]
+    return sum(1 for name in names if not name.startswith("Client-worker-")) - 1  # workers have clients too
 
 
 def _has_nanny(dask_worker: Any) -> bool:

@@ -14,6 +14,7 @@ import runpy
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -74,17 +75,23 @@ def targets(names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def tests(reports: list[Path]) -> Iterator[dict[str, Any]]:
-    """A row for each test in the reports; the last report that has a test counts, and skipped tests say why."""
-    found = {}
+    """A row for each test in the reports, its cases together; the last report that has a case counts."""
+    cases: dict[tuple[str, str], dict[str, tuple[str, float]]] = {}
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
             problem = next((one for one in case if one.tag in ("failure", "error", "skipped")), None)
             why = "" if problem is None else " ".join(problem.get("message", "").split())[:80].replace("|", "/")
             outcome = "passed" if problem is None else f"{problem.tag}: {why}"
-            name, file = case.attrib["name"], case.attrib["classname"].rpartition(".")[2]
-            found[file, name] = {"outcome": outcome, "seconds": float(case.attrib["time"])}
-    for (file, name), row in sorted(found.items()):
-        yield {"file": f"`{file}.py`", "test": name.removeprefix("test_").replace("_", " "), **row}
+            test = case.attrib["classname"].rpartition(".")[2], case.attrib["name"].partition("[")[0]
+            cases.setdefault(test, {})[case.attrib["name"]] = outcome, float(case.attrib["time"])
+    for (file, name), found in sorted(cases.items()):
+        outcomes = Counter(outcome for outcome, _ in found.values())
+        yield {
+            "file": f"`{file}.py`",
+            "test": name.removeprefix("test_").replace("_", " "),
+            "outcome": ", ".join(f"{count} × {one}" if len(found) > 1 else one for one, count in outcomes.items()),
+            "seconds": sum(seconds for _, seconds in found.values()),
+        }
 
 
 def kept(file: Path, table: str) -> list[dict[str, Any]]:
