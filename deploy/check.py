@@ -19,7 +19,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -30,7 +29,6 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 MARK = "SNMF_CHECK"  # a variable in the environment of all that a check starts
-FOLDER = "snmf-check-"  # begins the names of the folders that a check works in; its process number follows
 LIMIT = 900  # seconds for a job
 RAN, SCHEMA_ONLY, NOT_RUN, FAILED = "RAN", "SCHEMA ONLY", "NOT RUN", "FAILED"
 
@@ -203,18 +201,14 @@ def sweep() -> None:
             print(f"process {process.name} was left by a check that is dead; it is ended", file=sys.stderr)
             with suppress(ProcessLookupError):
                 os.kill(int(process.name), signal.SIGKILL)
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        if not Path(f"/proc/{folder.name.removeprefix(FOLDER).partition('-')[0]}").exists():
-            print(f"{folder} was left by a check that is dead; it is removed", file=sys.stderr)
-            shutil.rmtree(folder, ignore_errors=True)
+    load("scratch.py")["remove_left_folders"]()
 
 
 def check(name: str) -> Outcome:
     """Run one target; whatever goes wrong is its outcome."""
-    place = f"{FOLDER}{os.getpid()}-{name}-"
-    with tempfile.TemporaryDirectory(prefix=place) as folder, watched() as public:
+    with load("scratch.py")["scratch"](name) as folder, watched() as public:
         try:
-            outcome = TARGETS[name](Path(folder))
+            outcome = TARGETS[name](folder)
         except (Exception, SystemExit) as error:
             return Outcome(FAILED, why=f"{type(error).__name__}: {str(error)[-300:]}")
     if public:

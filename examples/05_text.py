@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 import snmf_dist
 
-CLUSTERS, WORDS = 20, 6
+WORDS = 6
 COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#bbbbbb"]
 TOPICS = {
     "trade": "tariff import export quota deficit surplus japan agreement",
@@ -107,8 +107,10 @@ def draw(documents: Documents, solution: snmf_dist.Solution, path: Path) -> None
         axes.barh(range(len(order)), share, left=left, color=color, label=name)
         left += share
     for y, k in enumerate(order):
-        axes.text(1.02, y, f"{solution.sizes[k]:5d}   {'  '.join(words[k])}", va="center", fontsize=9)
-    axes.text(1.02, len(order) - 0.1, "size   words", va="center", fontsize=9, weight="bold")
+        axes.text(1.11, y, solution.sizes[k], va="center", ha="right", fontsize=9)
+        axes.text(1.14, y, "  ".join(words[k]), va="center", fontsize=9)
+    axes.text(1.11, len(order) - 0.1, "size", va="center", ha="right", fontsize=9, weight="bold")
+    axes.text(1.14, len(order) - 0.1, "words", va="center", fontsize=9, weight="bold")
     axes.set(yticks=range(len(order)), yticklabels=[f"cluster {k}" for k in order], xticks=[], xlim=(0, 2.2))
     axes.set_ylim(-0.6, len(order) + 0.3)
     axes.spines[:].set_visible(False)
@@ -117,7 +119,7 @@ def draw(documents: Documents, solution: snmf_dist.Solution, path: Path) -> None
     figure.savefig(path, dpi=90)
 
 
-def main(folder: Path, n: int | None = None, k: int = CLUSTERS) -> snmf_dist.Solution:
+def main(folder: Path, n: int | None = None, k: int | None = None) -> snmf_dist.Solution:
     """Documents to clusters with their words."""
     folder.mkdir(parents=True, exist_ok=True)
     documents = load_documents(n)
@@ -127,6 +129,7 @@ def main(folder: Path, n: int | None = None, k: int = CLUSTERS) -> snmf_dist.Sol
     graph = snmf_dist.build_graph(
         folder / "documents.npz", folder / "text.zarr", metric="cosine", ids=documents.names, overwrite=True
     )
+    k = len(np.unique(documents.topics)) if k is None else k
     solution = snmf_dist.fit(graph, k, out=folder / "topics.zarr", overwrite=True)
     print(solution)
 

@@ -136,7 +136,9 @@ class SNMF(ClusterMixin, BaseEstimator):
         with tempfile.TemporaryDirectory() as folder:
             with zipfile.ZipFile(io.BytesIO(self._graph)) as packed:
                 packed.extractall(folder)
-            found = placing.place(self.membership_, {}, new, points=self._points, graph=open_graph(folder))
+            graph = open_graph(folder)
+            known = {"fingerprint": graph.fingerprint}
+            found = placing.place(self.membership_, known, new, points=self._points, graph=graph)
             return placing.gather(found).labels
 
 

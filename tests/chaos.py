@@ -38,6 +38,7 @@ import snmf_dist
 from tests.benchmarks.measure import table, write_json
 from tests.helpers import planted_graph
 
+ROWS = 1200  # of the graph that is clustered
 HUNG = 300.0
 FURTHER = 8  # iterations after a kill until it counts as overcome; four are under way at a time
 MINUTES = 120.0  # seconds of kills every five seconds
@@ -293,16 +294,16 @@ def fingerprint(path):
 class Study:
     """The undisturbed answers, and the disturbed runs to compare with them."""
 
-    def __init__(self, folder, iterations, cluster):
-        W, _ = planted_graph(1200, 6, seed=3, inside=0.06, between=0.004)
-        self.folder, self.cluster = folder, cluster
-        self.graph = snmf_dist.import_graph(W, folder / "g.zarr", block_rows=200)
+    def __init__(self, folder, iterations, blocks, cluster):
+        W, _ = planted_graph(ROWS, 6, seed=3, inside=0.06, between=0.004)
+        self.folder, self.cluster, rows = folder, cluster, ROWS // blocks
+        self.graph = snmf_dist.import_graph(W, folder / "g.zarr", block_rows=rows)
         self.points = folder / "points.npy"
         rng = np.random.default_rng(0)
         centres = 6 * rng.normal(size=(10, 8))
         np.save(self.points, rng.normal(size=(40_000, 8)) + centres[rng.integers(10, size=40_000)])
         self.build = {"memory_limit": "900MB", "resume": True}
-        self.iterations, self.settings = iterations, {"k": 6, "stop": "paper", "tol": 1e-14, "block_rows": 200}
+        self.iterations, self.settings = iterations, {"k": 6, "stop": "paper", "tol": 1e-14, "block_rows": rows}
         self.expected = {}
 
     def run(self, kind, what, seed, init="random", at=(), **more):
@@ -396,10 +397,11 @@ def stories_of(path):
     return [Story(**row) for row in json.loads(path.read_text())["tables"]["runs"]["rows"]]
 
 
-def write(path, stories, iterations):
+def write(path, stories, options):
     """Write the runs, and the tables of them."""
     gaps = sum(story.kind == AT for story in stories)
-    command = f"python -m tests.chaos --runs {len(stories) - gaps} --gaps {gaps} --iterations {iterations}"
+    runs = f"--runs {len(stories) - gaps} --gaps {gaps}"
+    command = f"python -m tests.chaos {runs} --iterations {options.iterations} --blocks {options.blocks}"
     write_json(path, benchmark="chaos", command=command, tables=summary(stories))
 
 
@@ -408,6 +410,7 @@ def main():
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--first", type=int, default=0, help="seed of the first run")
     parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--blocks", type=int, default=6, help="row blocks of the graph; fewer cost less")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--gaps", type=int, default=0, help="runs with a kill at iterations 50 and 300")
     parser.add_argument("--json", type=Path, help="write the runs here, and keep those that are there")
@@ -420,7 +423,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         cluster = Cluster().start()
         stack.callback(cluster.stop)
-        study = Study(Path(folder), options.iterations, cluster)
+        study = Study(Path(folder), options.iterations, options.blocks, cluster)
         for seed in range(options.first, options.first + options.runs + options.gaps):
             round_ = seed // len(options.kinds)
             kind, init = options.kinds[seed % len(options.kinds)], ("random", "kmeans")[round_ % 2]
@@ -432,9 +435,9 @@ def main():
             stories.append(story)
             print(story.line(), flush=True)
             if options.json:
-                write(options.json, stories, options.iterations)
+                write(options.json, stories, options)
     if options.join and options.json:
-        write(options.json, stories, options.iterations)
+        write(options.json, stories, options)
     for row in summary(stories).get("gaps", {"rows": []})["rows"]:
         print(f"median seconds lost: {row['first']['median']:.2f} at 50, {row['second']['median']:.2f} at 300")
     bad = [story for story in stories if story.outcome != "same bits"]

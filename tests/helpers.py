@@ -1,11 +1,15 @@
 """Graphs and data the tests share."""
 
+import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
+
+from tests.benchmarks.measure import table, write_json
 
 PAPER = {"init": "random", "rho": 0.1, "stop": "paper"}  # the settings of the paper's SNMF_ADMM
 
@@ -31,3 +35,36 @@ def data_file(name):
     if not (folder / name).exists():
         pytest.skip(f"{name} is not in {folder}; set SNMF_DATA to the folder that has it")
     return folder / name
+
+
+def write_counts(name, command, titles, line):
+    """Put a line into a table of docs/results, if the environment says where that is (SNMF_RESULTS).
+
+    It takes the place of a line with the same first cell. `titles` has the columns, as `measure.table` takes them.
+    """
+    if "SNMF_RESULTS" not in os.environ:
+        return
+    path, first = Path(os.environ["SNMF_RESULTS"]) / f"{name}.json", next(iter(titles))
+    rows = json.loads(path.read_text())["tables"]["counts"]["rows"] if path.exists() else []
+    rows = [row for row in rows if row[first] != line[first]]
+    write_json(path, benchmark=name, command=command, tables={"counts": table(titles, [*rows, line])})
+
+
+def wait_until(true, seconds=600):
+    """Wait until `true()` is; the time is for a hang, since machines may be busy."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.5)
+
+
+def processes_with(text):
+    """The numbers of the processes with this text in their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(text).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found

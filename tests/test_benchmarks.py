@@ -8,7 +8,21 @@ from scipy import sparse
 
 import snmf_dist
 from snmf_dist.scaling import view
-from tests.benchmarks import checkpoints, codec, ids, ingest, kernels, penalty, predict, scaling, speed
+from tests.benchmarks import (
+    balance,
+    checkpoints,
+    codec,
+    ids,
+    ingest,
+    kernels,
+    penalty,
+    predict,
+    report,
+    scaling,
+    speed,
+    start,
+    unequal,
+)
 from tests.helpers import planted_graph
 from tests.oracle import normalized
 
@@ -50,6 +64,17 @@ def test_new_points_have_their_claims(monkeypatch, capsys, tmp_path):
     assert lines[0]["found"] == pytest.approx(0, abs=0.05)
 
 
+def test_what_a_page_costs_has_its_line(capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="reports need matplotlib; install snmf-dist[report]")
+    out = tmp_path / "lines.json"
+    with pytest.raises(SystemExit):  # whether the claims hold is not for a toy to say
+        report.main(["--rows", "400", "800", "--json", str(out)])
+    lines = json.loads(out.read_text())["tables"]["report"]["rows"]
+    assert [line["rows"] for line in lines] == [400, 800]
+    assert all(0 < line["size"] <= 500 and line["report"] > 0 for line in lines)
+    assert capsys.readouterr().out.count("rows ") == 2
+
+
 def test_every_kernel_has_its_line(monkeypatch, capsys):
     for name, value in {"ROWS": 4000, "ENTRIES": 5, "NEAR": 50, "TURNS": 1, "WIDTHS": (3,)}.items():
         monkeypatch.setattr(kernels, name, value)
@@ -84,15 +109,17 @@ def test_the_cost_of_checkpoints_is_told_for_each_place(monkeypatch, capsys, tmp
     monkeypatch.setattr(checkpoints, "ITERATIONS", 12)
     out = tmp_path / "lines.json"
     sizes = ["--rows", "600", "--k", "3", "--turns", "1", "--folder", str(tmp_path), "--json", str(out)]
-    monkeypatch.setattr("sys.argv", ["checkpoints", *sizes])
-    with pytest.raises(SystemExit):  # whether the claim holds is not for a toy to say
-        checkpoints.main()
+    for parts in (["memory"], ["memory", "workers", "reading"]):
+        monkeypatch.setattr("sys.argv", ["checkpoints", *sizes, "--parts", *parts])
+        with pytest.raises(SystemExit):  # whether the claim holds is not for a toy to say
+            checkpoints.main()
     tables = json.loads(out.read_text())["tables"]
     lines, (reading,) = tables["claims"]["rows"], tables["reading"]["rows"]
     assert [line["place"] for line in lines] == ["in memory", "two worker processes"]
     assert all(line["iterations"] >= 12 and line["without"] > 0 for line in lines)
+    assert [len(line["turns"]) for line in lines] == [2, 1]
     assert reading["without"] > 0
-    assert capsys.readouterr().out.count("cost ") == 2
+    assert capsys.readouterr().out.count("cost ") == 3
 
 
 def test_every_claim_of_speed_has_its_line(monkeypatch, capsys, tmp_path):
@@ -127,3 +154,37 @@ def test_a_scaling_study_becomes_tables(monkeypatch, capsys, tmp_path):
     assert [row["n"] for row in tables["held-out"]["rows"]] == [1600]
     assert len(tables["growth"]["rows"]) == 3
     assert "| one process |" in capsys.readouterr().out
+
+
+def test_a_start_of_many_clusters_has_its_lines(monkeypatch, tmp_path):
+    out = tmp_path / "lines.json"
+    monkeypatch.setattr(start, "WORK", {"toy": lambda folder: start.many(folder, 3000, 6, 1e9)})
+    monkeypatch.setattr("sys.argv", ["start", "--folder", str(tmp_path), "--json", str(out)])
+    with pytest.raises(SystemExit) as ended:
+        start.main()
+    part, whole = json.loads(out.read_text())["tables"]["claims"]["rows"]
+    assert ended.value.code == 0
+    assert 0 < part["found"] < whole["found"]
+    assert part["more"] == "NMI 1.000"
+
+
+def test_figures_of_unequal_classes_are_kept(monkeypatch, tmp_path):
+    groups = (unequal.Group("shapes", ("rings/3/7", "rings/2/7")),)
+    monkeypatch.setattr(unequal, "CONFIRM", groups)
+    monkeypatch.setattr(unequal, "CHOOSE", ())
+    wanted = balance.lines(spared=("paper's ADMM", "hals, random", "spectral"))
+    assert [line.method for line in wanted] == ["default", "start by modularity alone"]
+    first = [balance.Figures(tmp_path).mean(line) for line in wanted]
+    monkeypatch.setattr(balance, "_fit", None)  # nothing is fitted again
+    assert [balance.Figures(tmp_path).mean(line) for line in wanted] == first
+    assert first[0]["accuracy"] == 1
+    assert first[0]["largest"] == pytest.approx(300 / 450)
+    monkeypatch.setattr(balance, "KINDS", {"all": ("shapes",)})
+    (line,) = balance.differences(balance.Figures(tmp_path).rows)
+    assert line == {
+        "kind": "all",
+        "method": "start by modularity alone",
+        "count": 2,
+        "apart": {"found": 0.0, "error": 0.0},
+        "chance": 1.0,
+    }

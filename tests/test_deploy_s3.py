@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers import processes_with, wait_until
+
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 SERVER = runpy.run_path(str(DEPLOY / "s3" / "server.py"))
 pytestmark = [
@@ -27,6 +29,19 @@ def until_second(self, i, A):
 GraphWriter.write_block = until_second
 snmf_dist.build_graph("points.npy", "s3://test/killed.zarr", block_rows=200)
 """
+
+KILLED_FIT = """
+import os, signal, sys, warnings, snmf_dist
+from snmf_dist.listeners import Listener
+class Kill(Listener):
+    def on_iteration(self, record, state):
+        if record.iteration == 12:
+            os.kill(os.getpid(), signal.SIGKILL)
+warnings.simplefilter("ignore")
+snmf_dist.fit("s3://test/killed.zarr", 3, max_iter=30, rho=0.01, tol=1e-5, stop="paper", checkpoint_every=5,
+              out="s3://test/cut.zarr", listeners=[Kill()])
+"""
+LIST = "import s3fs; print(*s3fs.S3FileSystem().find('test'))"
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +103,24 @@ def test_a_killed_build_leaves_an_unfinished_store_that_nobody_believes_and_the_
     run(s3, tmp_path, "-m", "snmf_dist", "check", url)
 
 
-def test_an_interrupted_fit_continues_from_its_checkpoint_on_the_object_store(s3, tmp_path):
+def test_a_killed_fit_continues_from_its_checkpoint_and_leaves_no_object_that_an_undisturbed_one_has_not(
+    s3, tmp_path
+):
     fit = ("fit", "s3://test/killed.zarr", "-k", 3, "--max-iter", 30, "--rho", 0.01, "--tol", 1e-5)
-    fit = (*fit, "--stop", "paper")
+    fit = (*fit, "--stop", "paper", "--checkpoint-every", 5)
     run(s3, tmp_path, "-m", "snmf_dist", *fit, "--out", "s3://test/whole.zarr", check=False)
-    cut = ("--out", "s3://test/cut.zarr", "--checkpoint-every", 1)
-    done = run(s3, tmp_path, "-m", "snmf_dist", *fit, *cut, "--time-limit", 1e-3, check=False)
-    assert "the same command continues from s3://test/cut.zarr.checkpoint" in done.stdout.replace("\n", " ")
-    done = run(s3, tmp_path, "-m", "snmf_dist", *fit, *cut, check=False)
+    assert run(s3, tmp_path, "-c", KILLED_FIT, check=False).returncode == -9
+    assert "test/cut.zarr.checkpoint/" in run(s3, tmp_path, "-c", LIST).stdout
+    done = run(s3, tmp_path, "-m", "snmf_dist", *fit, "--out", "s3://test/cut.zarr", check=False)
     assert "from a checkpoint" in done.stdout
     compare = (
         "import snmf_dist as s; a, b = (s.open_solution(f's3://test/{n}.zarr') for n in ('whole', 'cut'));"
         "print((a.membership.compute() == b.membership.compute()).all(), a.n_iter == b.n_iter)"
     )
     assert run(s3, tmp_path, "-c", compare).stdout.split() == ["True", "True"]
+    found = run(s3, tmp_path, "-c", LIST).stdout.split()
+    whole, cut = (sorted(one.replace(name, "") for one in found if name in one) for name in ("whole", "cut"))
+    assert whole == cut
 
 
 def test_a_study_on_the_object_store_is_done_once_and_its_table_can_be_read(s3, tmp_path):
@@ -117,3 +136,18 @@ def test_a_study_on_the_object_store_is_done_once_and_its_table_can_be_read(s3, 
     assert os.listdir(tmp_path) == ["grid.toml"]
     look = "import s3fs; f = s3fs.S3FileSystem(); print(*(f.cat(x) for x in f.find('test/study')))"
     assert ".checkpoint" not in run(s3, tmp_path, "-c", look).stdout  # and no key: `run` looks
+
+
+def test_a_killed_server_leaves_no_process_and_its_objects_go_when_the_next_one_starts(tmp_path):
+    given = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(DEPLOY / "s3" / "server.py"), "--"]
+    beside = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", str(tmp_path)]
+    with subprocess.Popen([*command, *beside], env=given, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout.readline() == "up\n"
+        (folder,) = tmp_path.glob("snmf-deploy-*")
+        assert processes_with(folder), "weed"
+        server.kill()
+    wait_until(lambda: not processes_with(tmp_path))  # neither weed nor the command
+    done = subprocess.run([*command, "true"], env=given, capture_output=True, text=True, timeout=400, check=True)
+    assert f"{folder} was left by a process that was killed; it is removed" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ Each case ends with an error of ours or with an answer that is finite, nonnegati
 captured energy is not a number. ``python -m tests.fuzz NUMBER 1`` runs a case again.
 """
 
+import ast
 import json
 import subprocess
 import sys
@@ -13,7 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from snmf_dist.result.records import Status
+from tests.helpers import write_counts
+
 PROCESSES = 2
+TITLES = {
+    "what": "what is strange",
+    "cases": "cases",
+    "refused": "refused in words",
+    "answered": "answered",
+    "converged": "of these called converged",
+    "unexpected": "other errors, crashes, unsound answers",
+}
+COMMAND = "pytest -m study tests/test_fuzz.py"
 
 
 def run_cases(first, count, timeout):
@@ -44,6 +57,17 @@ def run_all(count, timeout):
     bad = {number: end for number, end in ends.items() if end["how"] == "unexpected"}
     assert len(ends) == count
     assert not bad, json.dumps(bad, indent=1)
+    return ends
+
+
+def write_line(ends):
+    """Write how the cases ended."""
+    hows = [end["how"] for end in ends.values()]
+    counts = {"refused": sum("refused" in how for how in hows), "unexpected": hows.count("unexpected")}
+    converged = sum(how in Status.__members__ and Status[how].converged for how in hows)
+    answered = len(hows) - sum(counts.values())
+    line = {"what": "graphs, points, settings, stores", "cases": len(hows), **counts}
+    write_counts("fuzz", COMMAND, TITLES, {**line, "answered": answered, "converged": converged})
 
 
 def test_strange_input_ends_in_words_or_in_a_sound_answer():
@@ -58,6 +82,8 @@ def read_changed_files(count, timeout):
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
     assert "UNEXPECTED" not in done.stdout, done.stdout
     assert f"begin {count - 1} " in done.stdout
+    ends = ast.literal_eval(done.stdout.rsplit("done ", 1)[1])
+    return {"cases": count, "refused": ends["refused"], "answered": ends["read"], "unexpected": 0}
 
 
 def test_files_of_other_programs_with_bytes_changed_end_in_words():
@@ -68,10 +94,11 @@ def test_files_of_other_programs_with_bytes_changed_end_in_words():
 @pytest.mark.study
 @pytest.mark.timeout(3600)
 def test_many_files_of_other_programs_with_bytes_changed_end_in_words():
-    read_changed_files(5000, timeout=3000)
+    counts = read_changed_files(5000, timeout=3000)
+    write_counts("fuzz", COMMAND, TITLES, {"what": "files of other programs with bytes changed", **counts})
 
 
 @pytest.mark.study
 @pytest.mark.timeout(3600)
 def test_much_strange_input_ends_in_words_or_in_a_sound_answer():
-    run_all(5000, timeout=3000)
+    write_line(run_all(5000, timeout=3000))

@@ -95,6 +95,17 @@ def test_other_points_than_those_of_the_graph_are_refused(fitted):
         solution.predict(np.array([[0.0, 0, 0], [np.nan, 0, 0]]))
 
 
+def test_another_graph_and_blocks_of_no_rows_are_refused(fitted, tmp_path):
+    solution, X, folder = fitted
+    (tmp_path / "moved.zarr").symlink_to(folder / "g.zarr")
+    assert_array_equal(solution.predict(X[:2], graph=tmp_path / "moved.zarr"), solution.labels[:2])
+    other = snmf_dist.build_graph(X[::-1].copy(), tmp_path / "other.zarr", neighbors=12)
+    with pytest.raises(errors.StoreCorrupt, match="is not the graph that this result was found on"):
+        solution.predict(X[:2], graph=other)
+    with pytest.raises(errors.InputError, match="block_rows is 0"):
+        solution.predict(X[:2], block_rows=0)
+
+
 def test_points_that_were_in_memory_must_be_given(tmp_path):
     X, _ = blobs(200)
     solution = snmf_dist.fit(snmf_dist.build_graph(X, tmp_path / "g.zarr", metric="cosine", pca=2), 3)

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 import snmf_dist
 from snmf_dist import errors, keeping
-from snmf_dist.engine import asking, waiting
+from snmf_dist.engine import asking, servers, waiting
 from snmf_dist.engine import client as cluster
 from snmf_dist.engine.plan import STEPS_AHEAD
 from snmf_dist.solve.loop import CUT_EVERY
@@ -67,6 +67,40 @@ def test_lost_workers_cost_the_iterations_since_the_last_checkpoint(larger, tmp_
         assert kills.again <= 2 * 8  # three since the checkpoint, and those under way
         assert_array_equal(found.membership.compute(), expected.membership.compute())
         assert found.n_iter == expected.n_iter
+
+
+def kill_one(client):
+    """Kill one worker process, and do not wait until anybody has noticed."""
+    os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_after_it_was_checked_holds_nobody_up(larger, monkeypatch):
+    """Its answer went with it, and Dask would wait for a worker of that address."""
+    with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
+        client.wait_for_workers(2, timeout=120)
+        answered = cluster._versions
+
+        def kill_and_answer():
+            monkeypatch.undo()
+            kill_one(client)
+            return answered()
+
+        monkeypatch.setattr(cluster, "_versions", kill_and_answer)
+        asking.limited(cluster.check_workers, client, larger.path)
+        assert cluster._versions is answered
+
+
+def test_a_worker_that_dies_once_its_server_is_ready_is_a_loss(larger, monkeypatch):
+    with scheduler() as address, worker(address), worker(address), cluster.connect(address) as client:
+        client.wait_for_workers(2, timeout=120)
+
+        def wait_and_kill(client, *given, **more):
+            waiting.wait_for(client, *given, **more)
+            kill_one(client)
+
+        monkeypatch.setattr(servers, "wait_for", wait_and_kill)
+        with pytest.raises(errors.RowsLost, match="worker"):
+            asking.limited(servers.Servers, client, "a run")
 
 
 def test_the_same_command_continues_after_the_client_was_killed(larger, tmp_path):
@@ -364,3 +398,21 @@ def test_the_scheduler_forgets_the_tasks_of_iterations_that_are_past(larger, two
     assert solution.n_iter == 1000
     assert max(known) <= 12 * 4 * (CUT_EVERY + 2 * STEPS_AHEAD)  # at most 12 tasks a block and iteration
     assert max(known[50:]) <= 1.2 * max(known[:50])
+
+
+def disturb(*options, timeout):
+    """Disturb real runs; it prints of each the kills, the iterations done again and the seconds lost."""
+    command = [sys.executable, "-m", "tests.chaos", *options]
+    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=timeout, check=False).returncode
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_run_and_a_build_disturbed_in_each_phase_end_with_the_same_bits():
+    assert disturb("--runs", "2", "--kinds", "phases", "build", "--iterations", "30", timeout=1700) == 0
+
+
+@pytest.mark.study
+@pytest.mark.timeout(3 * 3600)
+def test_sixty_disturbed_runs_end_with_the_same_bits():
+    assert disturb("--runs", "63", "--gaps", "6", timeout=10_000) == 0

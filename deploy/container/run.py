@@ -9,18 +9,20 @@ removes it. With a registry and Docker, see README.md.
 
 import argparse
 import os
+import runpy
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+scratch = runpy.run_path(str(ROOT / "deploy" / "scratch.py"))["scratch"]
 IMAGE, BASE = "localhost/snmf-dist", "localhost/debian-python"
-NAME = "snmf-smoke"  # of the network namespace; begins the names of the containers
+BEGINS = "snmf-smoke-"  # the names of containers and network namespaces; the number of the process follows
+NAME = f"{BEGINS}{os.getpid()}"
 PROGRAMS = ("buildah", "podman", "runc", "ip")
 STORAGE = ["--storage-driver", os.environ.get("STORAGE_DRIVER", "overlay")]
 PODMAN = ["podman", "--cgroup-manager", "cgroupfs", "--runtime", "runc", *STORAGE]
@@ -33,11 +35,10 @@ WAIT = 120.0  # seconds for workers to register
 
 def why_not() -> str:
     """What is missing here to build and run; nothing if both can be done."""
-    missing = [
-        name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None
-    ]
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        return f"{', '.join(missing)} not found (Debian: apt-get install buildah podman runc iproute2)"
+        needs = "apt-get install buildah podman runc iproute2, and /usr/sbin on the PATH"
+        return f"{', '.join(missing)} not found (Debian: {needs})"
     if os.geteuid() != 0:
         return "network namespaces and chroot builds need root"
     if not has_image(BASE) and shutil.which("debootstrap") is None:
@@ -62,7 +63,7 @@ def build() -> None:
     bud = ["buildah", *STORAGE, "bud", "--layers", "--isolation", "chroot", "--network", "host"]
     if not has_image(BASE):
         packages = "python3,python3-venv,ca-certificates"
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch("base") as folder:
             command = ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", f"{folder}/root"]
             quietly(command)
             subprocess.run(["tar", "-C", f"{folder}/root", "-cf", f"{folder}/root.tar", "."], check=True)
@@ -77,7 +78,7 @@ def build() -> None:
 @contextmanager
 def cluster(folder: Path) -> Iterator[list[str]]:
     """Run scheduler and workers in containers; give the command that runs another one beside them."""
-    remove(say=True)
+    remove_left()
     subprocess.run(["ip", "netns", "add", NAME], check=True)
     try:
         subprocess.run(["ip", "-n", NAME, "link", "set", "lo", "up"], check=True)
@@ -107,7 +108,7 @@ def cluster(folder: Path) -> Iterator[list[str]]:
                 time.sleep(0.5)
         yield [*run, "--name", f"{NAME}-client", IMAGE]
     finally:
-        remove(say=False)
+        remove([name for name in all_names() if name == NAME or name.startswith(f"{NAME}-")])
 
 
 def start(run: list[str], name: str, *command: str) -> None:
@@ -123,16 +124,29 @@ def logs(name: str) -> str:
     return done.stdout + done.stderr
 
 
-def remove(*, say: bool) -> None:
-    """Remove our containers and the namespace."""
-    listed = [*PODMAN, "ps", "-a", "--filter", f"name=^{NAME}-", "--format", "{{.Names}}"]
+def remove_left() -> None:
+    """Remove containers and network namespaces of runs that were killed, and say so."""
+    left = sorted({name for name in all_names() if not Path(f"/proc/{name.split('-')[2]}").exists()})
+    if left:
+        print(f"a killed run left {', '.join(left)}; they are removed", file=sys.stderr)
+        remove(left)
+
+
+def all_names() -> list[str]:
+    """The names of the containers and network namespaces of all runs."""
+    listed = [*PODMAN, "ps", "-a", "--filter", f"name=^{BEGINS}", "--format", "{{.Names}}"]
     found = subprocess.run(listed, capture_output=True, text=True).stdout.split()
-    if found:
-        if say:
-            print(f"an earlier run left {', '.join(found)}; they are removed", file=sys.stderr)
-        subprocess.run([*PODMAN, "rm", "-f", "-t", "5", *found], capture_output=True)
-    if NAME in subprocess.run(["ip", "netns"], capture_output=True, text=True).stdout.split():
-        subprocess.run(["ip", "netns", "delete", NAME], check=True)
+    spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True).stdout.split()
+    return found + [name for name in spaces if name.startswith(BEGINS)]
+
+
+def remove(names: list[str]) -> None:
+    """Remove these containers, then these network namespaces."""
+    spaces = [name for name in names if name.count("-") == BEGINS.count("-")]
+    if containers := [name for name in names if name not in spaces]:
+        subprocess.run([*PODMAN, "rm", "-f", "-t", "5", *containers], capture_output=True)
+    for name in spaces:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
 def main() -> None:
@@ -145,7 +159,7 @@ def main() -> None:
     if given.action == "build":
         build()
         return
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as beside:
+    with scratch("container") as folder, cluster(folder) as beside:
         done = subprocess.run([*beside, "snmf-dist", "smoke", "--scheduler", ADDRESS, "--store", "/data"])
     raise SystemExit(done.returncode)
 

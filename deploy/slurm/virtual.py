@@ -8,17 +8,18 @@ cluster, with all jobs on it, after that. It must be run as root.
 
 import argparse
 import os
+import runpy
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+scratch = runpy.run_path(str(Path(__file__).resolve().parents[1] / "scratch.py"))["scratch"]
 NODES = ("n1", "n2", "n3")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "unshare", "setpriv")
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")  # of a node
@@ -176,8 +177,9 @@ def main() -> None:
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with tempfile.TemporaryDirectory() as temporary, virtual_cluster(given.folder or Path(temporary)) as cluster:
-        done = subprocess.run(given.command, env={**os.environ, **cluster.environment})
+    with scratch("slurm") as temporary, virtual_cluster(given.folder or temporary) as cluster:
+        command = ["setpriv", "--pdeathsig", "TERM", *given.command]  # it ends with us
+        done = subprocess.run(command, env={**os.environ, **cluster.environment})
     raise SystemExit(done.returncode)
 
 

@@ -125,7 +125,10 @@ def _notes(ledger: Ledger, set: str, given: argparse.Namespace) -> str:
 
 
 def draw_by_k(ledgers: dict[str, Ledger], path: object) -> None:
-    """Draw AC and seconds against k for all methods, a row of panels a data set."""
+    """Draw AC and seconds against k for all methods, a row of panels a data set.
+
+    The AC of a method is left out where runs were given up: its mean would be one over the smaller sets.
+    """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -143,7 +146,12 @@ def draw_by_k(ledgers: dict[str, Ledger], path: object) -> None:
         ks = sorted({key[1] for key in ledger.rows})
         for axes, name in zip(row, ("AC", "cpu"), strict=True):
             for method, (color, line, mark) in styles.items():
-                values = [ledger.mean(name, set=set, k=k, method=method) for k in ks]
+                values = [
+                    float("nan")
+                    if name == "AC" and _unfinished(ledger, set, k, method)
+                    else ledger.mean(name, set=set, k=k, method=method)
+                    for k in ks
+                ]
                 if np.isfinite(values).any():
                     axes.plot(ks, values, line, marker=mark, ms=5, color=color, lw=1.3, label=method)
             axes.set(

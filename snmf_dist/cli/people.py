@@ -139,13 +139,16 @@ def _lines(path: str) -> list[str]:
 @click.argument("one")
 @click.argument("other")
 def compare_(one: str, other: str) -> None:
-    """Compare the results ONE and OTHER of the same rows: how far they agree, and which clusters correspond."""
+    """Compare the results ONE and OTHER: how far they agree, and which clusters correspond.
+
+    Rows are matched by their ids, if both results have ids.
+    """
     first, second = snmf_dist.open_solution(one), snmf_dist.open_solution(other)
     found = first.compare(second)
     facts: dict[str, Any] = {
         "adjusted Rand index": f"{found.ari:.4f}",
         "NMI": f"{found.nmi:.4f}",
-        "rows that moved": f"{len(found.moved)} of {len(first.labels)}",
+        "rows that moved": f"{len(found.moved)} of {found.table.sum()}",
     }
     for mine, theirs in found.matched.items():
         both = found.table[mine, theirs]

@@ -18,7 +18,7 @@ from snmf_dist.engine.client import connect
 from snmf_dist.errors import InputError, Interrupted, SnmfError, StoreNotFound
 from snmf_dist.solve.parts import SPECKS
 from snmf_dist.study.folder import CHOICE, LABELS, PICTURE, SCREENED
-from snmf_dist.study.spec import AXES
+from snmf_dist.study.spec import AXES, check_common
 from snmf_dist.study.table import BY, Row, best_row, counts, seconds_left
 from snmf_dist.validation import known_names
 
@@ -214,8 +214,8 @@ class StudyProgress:
 def read_spec(path: str) -> dict[str, Any]:
     """Read the arguments of `fit_many` from a TOML file; its paths are relative to its folder."""
     try:
-        with open(path, "rb") as file:
-            given = tomllib.load(file)
+        with open(path, encoding="utf-8-sig") as file:
+            given = tomllib.loads(file.read())
     except FileNotFoundError:
         raise StoreNotFound(f"{path}: no such file; expected a TOML file that describes the runs") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -234,7 +234,7 @@ def read_spec(path: str) -> dict[str, Any]:
     arguments["graphs"] = _place(given["graphs"], folder)
     if "labels" in given:
         arguments["labels"] = _place(given["labels"], folder)
-    return {**arguments, **grid, **_table(path, given, "settings")}
+    return {**arguments, **grid, **check_common(_table(path, given, "settings"))}
 
 
 def _table(path: str, given: dict[str, Any], name: str) -> dict[str, Any]:

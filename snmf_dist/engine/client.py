@@ -125,7 +125,10 @@ def check_workers(client: Any, path: str, options: storage.Options = None) -> No
             if future in waiting:
                 logger.warning("worker %s has not answered for %.0f s; it was not checked", address, CHECK)
             continue
-        found = future.result()
+        try:
+            found = gather(client, future, workers=[address])
+        except RowsLost:  # it died after it had answered; Dask would wait for its return
+            continue
         _compare(address, here, found["versions"])
         if not found["sees"]:
             raise ClusterError(

@@ -8,7 +8,7 @@ from typing import Any
 from snmf_dist.engine.asking import limited
 from snmf_dist.engine.serving import BlockPlaces, RowServer
 from snmf_dist.engine.tasks import ClusterRows
-from snmf_dist.engine.waiting import wait_for, worker_addresses
+from snmf_dist.engine.waiting import gather, wait_for, worker_addresses
 from snmf_dist.errors import RowsLost
 
 
@@ -67,7 +67,7 @@ class Servers:
         self.futures += futures
         try:
             wait_for(self.client, futures, workers=missing)
-            self.by_address |= {address: future.result() for address, future in zip(missing, futures, strict=True)}
+            self.by_address |= zip(missing, gather(self.client, futures, workers=missing), strict=True)
         except (RuntimeError, ValueError) as error:  # what Dask raises for an actor whose worker is gone
             gone = set(missing).difference(worker_addresses(self.client))
             if not gone:

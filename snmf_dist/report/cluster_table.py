@@ -35,7 +35,10 @@ def cluster_section(
             row.append(Html(f'<img alt="mean image of cluster {k}" src="{to_png(_small(images[k]))}">'))
         width = max(round(56 * sizes[k] / largest), 1)
         bar = f'<span class="track" aria-hidden="true"><span class="bar" style="width:{width}px"></span></span>'
-        row += [count(sizes[k]), Html(f"{bar}<span class=num>{share(sizes[k] / len(solution.labels))}</span>")]
+        row += [
+            count(sizes[k]),
+            Html(f"{bar}<span class=num>{text_of(share(sizes[k] / len(solution.labels)))}</span>"),
+        ]
         row.append(f"{members.mean_strength[k]:.2f}" if sizes[k] else "–")
         if edges is not None:
             row += _edges_of(k, edges)

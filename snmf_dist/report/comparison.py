@@ -12,11 +12,12 @@ from snmf_dist.report.words import count, share
 def comparison_section(solution: Any, other: Any) -> Html:
     """How far two results agree, and which clusters correspond."""
     found = solution.compare(other)
-    n = len(solution.labels)
+    rows_of_both = int(found.table.sum())
     head = {
+        "Rows compared": count(rows_of_both),
         "Adjusted Rand index": f"{found.ari:.4f}",
         "Normalised mutual information": f"{found.nmi:.4f}",
-        "Rows that moved": f"{count(len(found.moved))} ({share(len(found.moved) / max(n, 1))})",
+        "Rows that moved": f"{count(len(found.moved))} ({share(len(found.moved) / max(rows_of_both, 1))})",
         "The other result": f"k = {other.k}, {other.status.name}, seed {other.settings.get('seed', '–')}",
     }
     rows = []

@@ -78,6 +78,10 @@ def read_profile(
         sums += part.toarray() if sparse.issparse(part) else part
         square = block.multiply(block) if sparse.issparse(block) else block * block
         squares += np.asarray(square.sum(axis=0)).ravel()
+    whole = np.isfinite(sums).all(axis=0)
+    if not whole.all():
+        name = names[int(np.argmin(whole))]
+        raise InputError(f"features: column {name!r} holds NaN or infinity; fill such cells, or leave it out")
     sizes = np.bincount(labels[labels >= 0], minlength=K)[:, None]
     mean = np.divide(sums[:K], sizes, out=np.zeros((K, d)), where=sizes > 0)
     if shape is not None:

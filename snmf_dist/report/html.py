@@ -1,5 +1,6 @@
 """Pieces of HTML: tables, lists of facts, figures, sections and the page around them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -15,8 +16,10 @@ class Html(str):
 
 
 def text_of(value: Any) -> str:
-    """HTML as it is, and all else escaped; no line ends between a number and its per cent sign."""
-    return value if isinstance(value, Html) else escape(str(value)).replace(" %", "\u00a0%")
+    """HTML as it is, and all else escaped; no line ends between a number and its per cent sign, or before it."""
+    if isinstance(value, Html):
+        return value
+    return re.sub(r"(&[gl]t;) (?=\d)", "\\1\u00a0", escape(str(value)).replace(" %", "\u00a0%"))
 
 
 def paragraph(value: Any, kind: str = "") -> Html:

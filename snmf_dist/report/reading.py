@@ -61,6 +61,8 @@ def _from_points(solution: Any, points: Any, options: storage.Options) -> tuple[
         found.append(block[here])
         done += block.shape[0]
     sampled = sparse.vstack(found, format="csr") if sparse.issparse(found[0]) else np.concatenate(found)
+    if not np.isfinite(np.asarray(sampled.data if sparse.issparse(sampled) else sampled)).all():
+        raise InputError("points holds NaN or infinity; fill such cells, or leave points out")
     if sampled.shape[1] == 2 and not sparse.issparse(sampled):
         return Sample(rows, sampled.astype(np.float32)), "the coordinates given"
     return Sample(rows, _principal(sampled)), "two principal components of the points"

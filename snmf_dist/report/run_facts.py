@@ -79,7 +79,7 @@ def cost_section(solution: Any) -> Html:
             [
                 PHASES.get(name, name),
                 duration(seconds),
-                Html(f"{bar}</span></span><span class=num>{share(part)}</span>"),
+                Html(f"{bar}</span></span><span class=num>{html.text_of(share(part))}</span>"),
             ]
         )
     parts = [html.table(["Phase", "Time", "Share"], rows, words={0}, caption="Time by phase")] if rows else []

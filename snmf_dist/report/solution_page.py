@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from snmf_dist import storage
-from snmf_dist.errors import SnmfError, StoreCorrupt
-from snmf_dist.graph.store import GraphStore, open_graph
+from snmf_dist.errors import SnmfError
+from snmf_dist.graph.store import GraphStore
 from snmf_dist.report import graph_figures, html, run_figures
 from snmf_dist.report.aggregates import EdgeSums, read_edges, read_members
 from snmf_dist.report.cluster_table import cluster_section
@@ -20,6 +20,7 @@ from snmf_dist.report.run_facts import audit_section, cost_section, settings_sec
 from snmf_dist.report.words import count, share, verdict
 from snmf_dist.result.advice import advice_on
 from snmf_dist.result.export import check_new_file, write_whole
+from snmf_dist.result.placing import graph_of
 
 
 class Look(NamedTuple):
@@ -39,7 +40,7 @@ def write_report(
     feature_names: Sequence[str] | None = None,
     ids: Any = None,
     compare: Any = None,
-    graph: GraphStore | None = None,
+    graph: GraphStore | str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     options: storage.Options = None,
 ) -> None:
@@ -77,12 +78,10 @@ def _name(solution: Any) -> str:
     return os.path.basename(str(solution.provenance.get("graph", "a graph")).rstrip("/"))
 
 
-def _look(solution: Any, graph: GraphStore | None, options: storage.Options) -> Look:
+def _look(solution: Any, graph: Any, options: storage.Options) -> Look:
     """Open the graph of the result and read it; a graph that is gone costs the report its figures, no more."""
     try:
-        store = open_graph(solution.provenance["graph"], storage_options=options) if graph is None else graph
-        if store.fingerprint != solution.provenance["fingerprint"]:
-            raise StoreCorrupt(f"{store.path}: is not the graph that this result was found on")
+        store = graph_of(solution.provenance, options, graph)
         return Look(store, read_edges(solution.labels, solution.k, store))
     except SnmfError as error:
         if graph is not None:

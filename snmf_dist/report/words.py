@@ -18,6 +18,15 @@ DEFAULTS = {
     "block_rows": None,
     "evaluate_every": 10,
 }
+POINTS_DEFAULTS = {
+    "scale_neighbor": 7,
+    "metric": "euclidean",
+    "pca": None,
+    "seed": 0,
+    "replication": 1.6,
+    "columns": None,
+    "key": None,
+}
 TOLERANCES = {"auto": 1e-5, "kkt": 1e-4, "paper": 1e-5}
 
 
@@ -37,14 +46,16 @@ def share(value: float, digits: int = 1) -> str:
 
     Examples
     --------
-    >>> share(0.1234), share(0.99996), share(float("nan"))
-    ('12.3 %', '> 99.9 %', '–')
+    >>> share(0.1234), share(0.99996), share(0.0001), share(float("nan"))
+    ('12.3 %', '> 99.9 %', '< 0.1 %', '–')
     """
     if not math.isfinite(value):
         return "–"
     text = f"{100 * value:.{digits}f}"
     if text == f"{100:.{digits}f}" and value < 1:
         return f"> {100 - 10.0**-digits:.{digits}f} %"
+    if value > 0 and not float(text):
+        return f"< {10.0**-digits:.{digits}f} %"
     return f"{text} %"
 
 
@@ -119,14 +130,36 @@ def fit_command(solution: Any) -> str:
 
 
 def graph_command(made: Any, path: str) -> str | None:
-    """The command line that builds the graph of points again; None for other graphs."""
+    """The command line that makes the graph again; what it cannot say is a comment. None for older graphs."""
+    if "asked" in made:
+        return _import_command(made, path)
     source = made.get("source")
     if "neighbors" not in made or not isinstance(source, str):
         return None
     if source == "points in memory":
         return "# the graph was built from an array in memory: snmf_dist.build_graph(X, …)"
     parts = ["snmf-dist", "graph", source, path, "--neighbors", str(made["neighbors"])]
-    for name, default in {"scale_neighbor": 7, "metric": "euclidean", "pca": None, "seed": 0}.items():
-        if made.get(name, default) != default:
-            parts += [f"--{name.replace('_', '-')}", str(made[name])]
+    for name, default in POINTS_DEFAULTS.items():
+        value = made.get(name, default)
+        if value != default:
+            parts += [f"--{name.replace('_', '-')}", ",".join(value) if name == "columns" else str(value)]
+    if "exact" in made:
+        parts.append("--exact" if made["exact"] else "--approximate")
     return shlex.join(parts + (["--connect"] if made.get("connect") else []))
+
+
+def _import_command(made: Any, path: str) -> str:
+    asked = dict(made["asked"])
+    source = asked.pop("path", None)
+    if source is None:
+        return f"# the graph was imported from {made.get('source', 'an object')}: snmf_dist.import_graph(…)"
+    parts, notes = ["snmf-dist", "import", source, path], []
+    for name, value in asked.items():
+        if name == "reorder":
+            parts.append("--no-reorder")
+        elif (name, value) == ("ids", "given"):
+            notes.append("# from Python, with ids=…, the names of the rows")
+        else:
+            text = ",".join(value) if name == "columns" else "none" if value is None else str(value)
+            parts += [f"--{'nodes' if name == 'n' else name.replace('_', '-')}", text]
+    return "\n".join([*notes, shlex.join(parts)])

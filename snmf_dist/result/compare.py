@@ -1,10 +1,11 @@
 """Two clusterings of the same rows side by side."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from snmf_dist.errors import InputError
+from snmf_dist.ids import same_ids
 
 
 class Comparison(NamedTuple):
@@ -21,7 +22,7 @@ class Comparison(NamedTuple):
     matched : dict of int to int
         The cluster of the other result that each cluster of this one corresponds to (one to one, Kuhn–Munkres).
     moved : ndarray of int
-        Rows that are not in the matched cluster of the other result.
+        Rows, of this result, that are not in the matched cluster of the other one.
     """
 
     table: np.ndarray
@@ -34,6 +35,19 @@ class Comparison(NamedTuple):
         return (
             f"Comparison(ari={self.ari:.4f}, nmi={self.nmi:.4f}, moved={len(self.moved)}, matched={self.matched})"
         )
+
+
+def compare_results(one: Any, other: Any) -> Comparison:
+    """Compare two results. Rows are matched by their ids if both have ids, else by their number."""
+    sizes = {"k": one.k, "other_k": other.k}
+    if one.ids is None or other.ids is None or same_ids(one.ids, other.ids):
+        return compare(one.labels, other.labels, **sizes)
+    there = other.ids.find(one.ids.to_arrow())
+    rows = np.flatnonzero(there >= 0)
+    if not len(rows):
+        raise InputError("the results have no id in common; expected two clusterings of the same rows")
+    found = compare(one.labels[rows], other.labels[there[rows]], **sizes)
+    return found._replace(moved=rows[found.moved])
 
 
 def compare(labels: np.ndarray, others: np.ndarray, *, k: int, other_k: int) -> Comparison:

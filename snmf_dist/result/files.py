@@ -42,7 +42,9 @@ from snmf_dist.result.records import IterationRecord, Sample, Status
 RESULT = "result"
 HISTORY_FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
 FLOATS = (np.float32, np.float64)
-RESULT_REMEDY = "fit again with overwrite=True, or restore the result from a copy"
+RESULT_REMEDY = (
+    "fit again with overwrite=True (in a study: remove it and give the command again), or restore it from a copy"
+)
 CHUNK_ENTRIES = 1 << 20  # of membership: 4 or 8 MB
 
 

@@ -1,5 +1,6 @@
 """Labels of rows that were not in the graph when it was clustered: new points, and new nodes by their edges."""
 
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from snmf_dist.graph.build.lookup import Near, near_blocks
 from snmf_dist.graph.store import GraphStore, open_graph
 from snmf_dist.result.foldin import fold_in, gram_of, products, strengths, take_rows
 from snmf_dist.solve.kernels import row_labels
+from snmf_dist.validation import whole_number
 
 EDGE_ROWS = 1 << 14  # new nodes in a block
 
@@ -44,7 +46,7 @@ def place(
     new: Any,
     *,
     points: Any = None,
-    graph: GraphStore | None = None,
+    graph: GraphStore | str | os.PathLike[str] | None = None,
     block_rows: int | None = None,
     options: storage.Options = None,
 ) -> Iterator[Placed]:
@@ -57,7 +59,9 @@ def place(
     facts : mapping
         The provenance of the solution, which names its graph.
     """
-    store = graph_of(facts, options) if graph is None else graph
+    if block_rows is not None:
+        whole_number("block_rows", block_rows, 1)
+    store = graph_of(facts, options, graph)
     edges = sparse.issparse(new) and new.shape[1] == store.n and "search" not in store.block
     near = (
         _edge_blocks(new, block_rows or EDGE_ROWS)
@@ -72,9 +76,12 @@ def place(
         yield _placed(membership, gram, block, degree, store)
 
 
-def graph_of(facts: Any, options: storage.Options = None) -> GraphStore:
-    """The graph that a result was found on."""
-    store = open_graph(facts["graph"], storage_options=options)
+def graph_of(
+    facts: Any, options: storage.Options = None, graph: GraphStore | str | os.PathLike[str] | None = None
+) -> GraphStore:
+    """The graph that a result was found on: where it was then, or the one given."""
+    place = facts["graph"] if graph is None else graph
+    store = place if isinstance(place, GraphStore) else open_graph(place, storage_options=options)
     if store.fingerprint != facts["fingerprint"]:
         raise StoreCorrupt(
             f"{store.path}: is not the graph that this result was found on; restore that one, or fit again"

@@ -15,7 +15,7 @@ from snmf_dist.ids import Ids
 from snmf_dist.locks import only_writer
 from snmf_dist.report.solution_page import write_report
 from snmf_dist.result import placing
-from snmf_dist.result.compare import Comparison, compare
+from snmf_dist.result.compare import Comparison, compare_results
 from snmf_dist.result.export import export
 from snmf_dist.result.files import ResultParts, read_result, write_result
 from snmf_dist.result.newnodes import NewNodes, read_new_nodes
@@ -176,7 +176,7 @@ class Solution:
             the weights of the edges of m new nodes to the n rows of the input; `new_nodes` makes it from edges.
         points : path, array or CSR matrix, optional
             The points that the graph was built from, if they are not where they were then. Others are refused.
-        graph : GraphStore, optional
+        graph : GraphStore or path, optional
             The graph, if it is not where it was.
         block_rows : int, optional
             New rows in a block; it changes no bit.
@@ -237,9 +237,13 @@ class Solution:
         given: Any = {"columns": columns, "first_id": first_id, "options": storage_options}
         return read_new_nodes(edges, self.ids, len(self.labels), **given)
 
-    def compare(self, other: "Solution") -> Comparison:
-        """Compare with another clustering of the same rows: contingency table, ARI, NMI, and rows that moved."""
-        return compare(self.labels, other.labels, k=self.k, other_k=other.k)
+    def compare(self, other: "Solution | str | os.PathLike[str]") -> Comparison:
+        """Compare with another result, or the path of one: contingency table, ARI, NMI, and rows that moved.
+
+        Rows are matched by their ids if both results have ids; those that only one has are left out. Else both
+        must have the same rows in the same order.
+        """
+        return compare_results(self, _opened(other))
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write id, label, strength, second label and memberships for other programs, a block of rows at a time.
@@ -274,9 +278,9 @@ class Solution:
             Names of the columns of `features`.
         ids : sequence, optional
             Ids of the rows, if the result has none or others are to be shown.
-        compare : Solution, optional
-            Another result of the same rows, to be shown beside this one.
-        graph : GraphStore, optional
+        compare : Solution or path, optional
+            Another result, to be shown beside this one, as `compare` takes it.
+        graph : GraphStore or path, optional
             The graph, if it is not where it was.
         overwrite : bool, default False
             Replace the file.
@@ -291,7 +295,7 @@ class Solution:
         >>> solution = snmf_dist.fit(snmf_dist.import_graph(pairs, folder + "/pairs.zarr"), 2)
         >>> solution.report(folder + "/report.html", ids=["a", "b", "c", "d"])
         """
-        write_report(path, self, **settings)
+        write_report(path, self, **settings | {"compare": _opened(settings.get("compare"))})
 
     def save(
         self,
@@ -322,6 +326,10 @@ class Solution:
         """Write the solution where this process is the only writer already."""
         parts = ResultParts(**vars(self))._replace(state=self.state if save_state else None)
         write_result(path, parts, overwrite=overwrite, options=options)
+
+
+def _opened(other: Any) -> Any:
+    return open_solution(other) if isinstance(other, str | os.PathLike) else other
 
 
 def open_solution(path: str | os.PathLike[str], *, storage_options: storage.Options = None) -> Solution:

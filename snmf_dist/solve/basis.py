@@ -237,7 +237,8 @@ class _Subspace:
 
 def _whiten(G: np.ndarray) -> np.ndarray:
     """M with orthonormal VM, if G = VᵀV: G^−½ on the part of the space where G is not zero."""
-    scale = 1 / np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
+    squares = np.diag(G)
+    scale = np.divide(1, np.sqrt(squares), out=np.zeros(len(G)), where=squares > 0)  # columns of zeros are dropped
     scaled = G * np.outer(scale, scale)
     if not np.isfinite(scaled).all():
         raise InputError(

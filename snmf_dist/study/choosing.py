@@ -1,6 +1,5 @@
 """choose_k(): how many clusters a graph has, by a screening of every K and fits of the best few."""
 
-import json
 import os
 import shutil
 import tempfile
@@ -20,17 +19,18 @@ from snmf_dist.engine.plan import Plan
 from snmf_dist.errors import InputError
 from snmf_dist.fitting import loaded
 from snmf_dist.graph.store import GraphStore
+from snmf_dist.solve.parts import SPECKS
 from snmf_dist.study.choice import KChoice, rank, suggest
 from snmf_dist.study.consensus import Consensus, consensus
-from snmf_dist.study.folder import CHOICE, LABELS, SCREENED, StudyFolder
+from snmf_dist.study.folder import LABELS, SCREENED, StudyFolder
 from snmf_dist.study.heldout import held_out_scores
 from snmf_dist.study.many import fit_many
 from snmf_dist.study.picture import draw_choice
 from snmf_dist.study.screening import screen
 from snmf_dist.study.stability import Stability, stability
-from snmf_dist.study.table import parquet
+from snmf_dist.study.table import Row, parquet
 from snmf_dist.study.view import Study
-from snmf_dist.validation import positive_number, synchronous, whole_number
+from snmf_dist.validation import choice, positive_number, synchronous, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +130,7 @@ def choose_k(
     out : str or path-like, optional
         A folder for the fits, as `fit_many` keeps them, and beside them ``ks.parquet``, ``labels.parquet`` with a
         column K2, K3, … for each K, and ``choice.json``. The same call resumes. Without it the fits go to a
-        temporary folder.
+        temporary folder of this machine; give one that all workers see if they are on others.
     memory_limit : int or str, optional
         As in `fit`.
     progress : callable, optional
@@ -154,10 +154,12 @@ def choose_k(
     store = find_graph(graph, None, storage_options)
     wanted = _check_ks(ks, store)
     seeds, shortlist = whole_number("seeds", seeds, 1), whole_number("shortlist", shortlist, 0)
+    choice("specks", specks, SPECKS)
     seed = whole_number("seed", seed, 0, 2**63 - 1 - seeds)
     folder = None if out is None else StudyFolder(storage.normal_path(out), storage_options)
     if folder is not None:
         folder.check()
+        _check_graph(store, folder)
     if held_out is not None and positive_number("held_out", held_out) >= 1:
         raise InputError(f"held_out is {held_out}; expected a share of the pairs of rows below 1, as 0.1")
     plan = _plan(store, max(wanted), memory_limit=memory_limit)
@@ -190,9 +192,11 @@ def choose_k(
         if temporary is not None:
             unused.detach()
             weakref.finalize(study, shutil.rmtree, temporary, ignore_errors=True)  # lives as long as the study
-    agreed, stable = _gather(study, fitted, rows, seed=seed)
+    fits_of = [run for run in (study.rows if study else []) if run["param_k"] in fitted]
+    fits_of = [run for run in fits_of if seed <= run["param_seed"] < seed + seeds]  # the folder may have more
+    agreed, stable = _gather(study, fits_of, rows, seed=seed)
     labels |= {K: one.labels for K, one in agreed.items()}
-    products += sum(row["n_products"] or 0 for row in (study.rows if study else []))
+    products += sum(run["n_products"] or 0 for run in fits_of)
     result = KStudy(suggest(rows, stable), rows, found.values, labels, agreed, study, products)
     if folder is not None:
         _save(result, folder)
@@ -201,10 +205,22 @@ def choose_k(
 
 def _check_ks(ks: Iterable[int], store: GraphStore) -> list[int]:
     """The numbers of clusters, in order."""
+    if isinstance(ks, str) or not isinstance(ks, Iterable):
+        raise InputError(f"ks is {ks!r}; expected numbers of clusters to compare, as range(2, 41)")
     wanted = sorted({whole_number("ks", K, 1, store.n, why=f", the rows of {store.path}") for K in ks})
     if not wanted:
         raise InputError("ks is empty; expected numbers of clusters to compare, as range(2, 41)")
     return wanted
+
+
+def _check_graph(store: GraphStore, folder: StudyFolder) -> None:
+    """Refuse the study of another graph: the tables that are written beside the fits are of one."""
+    for name, known in (folder.read_spec().get("graphs", {}) if folder.exists() else {}).items():
+        if known["fingerprint"] != store.fingerprint:
+            raise InputError(
+                f"{folder.path}: is a study of the graph {name} ({known['path']}), which is not {store.path}; "
+                "give another out"
+            )
 
 
 def _plan(store: GraphStore, k: int, *, memory_limit: int | str | None) -> Plan:
@@ -216,17 +232,15 @@ def _plan(store: GraphStore, k: int, *, memory_limit: int | str | None) -> Plan:
 
 
 def _gather(
-    study: Study | None, fitted: Sequence[int], rows: Sequence[dict[str, Any]], *, seed: int
+    study: Study | None, fits: Sequence[Row], rows: Sequence[dict[str, Any]], *, seed: int
 ) -> tuple[dict[int, Consensus], dict[int, Stability]]:
     """Consensus and stability of the fits of each K; their numbers go into the rows."""
     common: dict[int, Consensus] = {}
     stable: dict[int, Stability] = {}
-    for K in fitted:
+    done_of = [run for run in fits if run["state"] == "done"]
+    for K in sorted({run["param_k"] for run in done_of}):
         assert study is not None, "what is fitted is in a study"
-        done = [run for run in study.rows if run["param_k"] == K and run["state"] == "done"]
-        if not done:
-            continue
-        done.sort(key=lambda run: -run["captured"])
+        done = sorted((run for run in done_of if run["param_k"] == K), key=lambda run: -run["captured"])
         solutions = [study.solution(run["run_id"]) for run in done]
         common[K] = consensus(solutions)
         stable[K] = stability(np.stack([one.labels for one in solutions], axis=1), seed=seed)
@@ -247,6 +261,6 @@ def _save(found: KStudy, folder: StudyFolder) -> None:
     folder.write(SCREENED, parquet([{name: row.get(name) for name in names} for row in found.rows]))
     table = pyarrow.table({f"K{K}": labels for K, labels in found.labels.items()})
     buffer = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(table, buffer)
+    pyarrow.parquet.write_table(table, buffer, write_page_checksum=True)
     folder.write(LABELS, buffer.getvalue().to_pybytes())
-    folder.write(CHOICE, json.dumps(found.choice._asdict(), indent=1).encode())
+    folder.write_choice(found.choice._asdict())

@@ -219,6 +219,31 @@ class StudyFolder:
         found = self.read(name)
         return None if found is None else found.decode(errors="replace")
 
+    def write_choice(self, choice: Mapping[str, Any]) -> None:
+        """Write what choose_k suggests."""
+        whole = json.loads(json.dumps(choice))
+        self.write(CHOICE, json.dumps({**whole, "checksum": _checksum(whole)}, indent=1).encode())
+
+    def read_choice(self) -> dict[str, Any] | None:
+        """What choose_k suggests, None if it was not asked or has not answered yet.
+
+        Raises
+        ------
+        StoreCorrupt
+            The file is not what was written.
+        """
+        content = self.read(CHOICE)
+        if content is None:
+            return None
+        try:
+            choice = json.loads(content)
+            if isinstance(choice, dict) and choice.pop("checksum", None) == _checksum(choice):
+                return choice
+        except (ValueError, RecursionError):
+            pass
+        again = "give the call of choose_k again: its fits are kept"
+        raise StoreCorrupt(f"{self.path}/{CHOICE}: is not what choose_k wrote; {again}")
+
     def remove(self, name: str) -> None:
         """Remove a file or folder of the study, if it is there."""
         place = f"{self.root}/{name}"

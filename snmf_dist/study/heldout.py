@@ -84,7 +84,7 @@ def held_out_scores(
     settings : dict
         As `loaded` has them.
     share : float
-        Share of the pairs that are hidden.
+        Share of the pairs that are hidden; if no entry is among them, the scores are NaN.
     """
     with loaded(store, settings, plan=plan, change=partial(HiddenPairs, share=share, seed=seed)) as facts:
         found = screen(facts, ks, seed=seed)
@@ -98,7 +98,7 @@ def held_out_scores(
         s = np.divide(before / (1 - share), squares**2, out=np.zeros(K), where=squares > 0)
         both = (s * (after - before)).sum()  # both entries of a pair, here and below
         model = share * (s**2 * (squares**2 - fourths)).sum()
-        scores.append(float((2 * both - model) / max(norm - norm_left, np.finfo(float).tiny)))
+        scores.append(float((2 * both - model) / (norm - norm_left)) if norm > norm_left else float("nan"))
     return scores, found.products + passes + more
 
 

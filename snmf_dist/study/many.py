@@ -127,6 +127,8 @@ def fit_many(
         folder.prepare()
         if not join:
             folder.write_spec(spec)
+        if client is not None:
+            cluster.check_workers(client, folder.path, options)
         how = {name: value for name, value in common.items() if name in (*HOW, "storage_options")}
         study = Study(folder, spec)
         ways: Any = {"stop": on_error == "stop", "joined": join, "limit": max_at_once}

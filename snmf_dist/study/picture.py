@@ -87,7 +87,7 @@ def _head(panel: Any, title: str) -> None:
 def _scaled(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Held-out scores as shares of the highest."""
     scores = np.array([row["held_out"] for row in rows])
-    return np.asarray(scores / max(scores.max(), np.finfo(float).tiny))
+    return np.asarray(scores / max(np.nan_to_num(scores).max(), np.finfo(float).tiny))
 
 
 def _draw_stability(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -55,6 +55,8 @@ def _priority(runs: Sequence[Run], priority: Priority) -> Callable[[Run], Any]:
     if priority is None:
         return lambda run: 0
     if not isinstance(priority, str):
+        if not callable(priority):
+            raise InputError(f"priority is {priority!r}; expected a function of a run's settings, or 'k' or '-k'")
         function = priority
         return lambda run: function({"graph": run.graph, **run.settings})
     name, sign = priority.removeprefix("-"), -1 if priority.startswith("-") else 1

@@ -167,7 +167,8 @@ def cluster_weights(
             columns += ks[end]
             end += 1
         sizes = ks[at:end]
-        H = A.hold(A.map(_indicators, weights, *partitions[at:end], sizes=sizes, width=columns, dtype=A.dtype))
+        columns_of = {"sizes": sizes, "kind": A.dtype}
+        H = A.hold(A.map(_indicators, weights, *partitions[at:end], **columns_of, width=columns, dtype=A.dtype))
         _, inside = A.settle((), A.sum(_column_products, H, multiply(A, H)))
         found += np.split(inside, np.cumsum(sizes)[:-1])
         passes, at = passes + 1, end
@@ -194,9 +195,9 @@ def _cluster_sums(U: np.ndarray, weights: np.ndarray, labels: np.ndarray, *, K: 
     return found[:, :K]
 
 
-def _indicators(weights: np.ndarray, *labels: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+def _indicators(weights: np.ndarray, *labels: np.ndarray, sizes: Sequence[int], kind: np.dtype) -> np.ndarray:
     """For each partition a column a cluster: r within it, 0 outside."""
-    H = np.zeros((len(weights), sum(sizes)))
+    H = np.zeros((len(weights), sum(sizes)), kind)
     for start, label in zip(np.cumsum([0, *sizes[:-1]]), labels, strict=True):
         rows = np.flatnonzero(label[:, 0] >= 0)
         H[rows, start + label[rows, 0]] = weights[rows, 0]

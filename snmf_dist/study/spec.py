@@ -7,9 +7,11 @@ import json
 import numbers
 import os
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,13 @@ class StudyGraph:
     name: str
     store: GraphStore
     labels: np.ndarray | None = None
+
+    @cached_property
+    def labels_id(self) -> int | None:
+        """A checksum of which rows have a label in common; None without labels."""
+        if self.labels is None:
+            return None
+        return zlib.crc32(np.unique(self.labels, return_inverse=True)[1].astype(np.int64).tobytes())
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,9 @@ def open_graphs(graphs: Graphs, labels: Any, given: Mapping[str, Any]) -> list[S
 
 def _names(graphs: Sequence[Any]) -> list[str]:
     """Names for graphs: their file names without ending, numbered where these repeat."""
+    for one in graphs:
+        if not isinstance(one, str | os.PathLike | GraphStore):
+            raise InputError(f"graphs has a {type(one).__name__}; expected paths of graph stores")
     paths = [one.path if isinstance(one, GraphStore) else os.fspath(one) for one in graphs]
     plain = [os.path.basename(path.rstrip("/")).removesuffix(".zarr") for path in paths]
     return [name if plain.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(plain)]
@@ -174,6 +186,8 @@ def expand(
         for graph in graphs
         for one in itertools.product(*values.values())
     ]
+    if not isinstance(runs, Iterable) or isinstance(runs, str | Mapping):
+        raise InputError(f"runs is {runs!r}; expected a list of settings of fit, as [{{'k': 10, 'seed': 3}}]")
     wanted += [_listed(graphs, one) for one in runs]
     known = {_but_for_basis(one["graph"], one["settings"]): one["settings"].get("basis_columns") for one in before}
     given = [(graph, {**common, **settings}) for graph, settings in wanted]
@@ -233,7 +247,7 @@ def _listed(graphs: Sequence[StudyGraph], one: Mapping[str, Any]) -> tuple[Study
     name = settings.pop("graph", next(iter(names)) if len(names) == 1 else None)
     if name not in names:
         raise InputError(f"a run has graph {name!r}; expected one of {', '.join(names)}")
-    known_names("a run", settings, set(AXES) | set(inspect.signature(fit).parameters) - NOT_OF_A_RUN)
+    known_names("a run", settings, set(inspect.signature(check_settings).parameters) - {"store"})
     if "k" not in settings:
         raise InputError(f"a run has no k: {dict(one)!r}; give its number of clusters")
     return names[name], {"seed": 0, "solver": "admm", "init": "kmeans", "rho": "auto", **settings}
@@ -243,8 +257,10 @@ def _checked(graph: StudyGraph, given: Mapping[str, Any]) -> Run:
     """A run whose settings are checked against its graph."""
     parameters = inspect.signature(check_settings).parameters
     try:
-        choice("init", given["init"], INITS)
-        choice("solver", given["solver"], tuple(SOLVERS))
+        for name, choices in (("init", INITS), ("solver", tuple(SOLVERS))):
+            if not isinstance(given[name], str):
+                raise InputError(f"{name} is a {type(given[name]).__name__}; a study takes it by name")
+            choice(name, given[name], choices)
         settings = check_settings(graph.store, **{name: v for name, v in given.items() if name in parameters})
     except InputError as error:
         named = ", ".join(f"{name}={given[name]}" for name in AXES if name in given)

@@ -34,9 +34,14 @@ def measured(solution: Solution, labels: np.ndarray | None) -> dict[str, Any]:
         "seconds": solution.provenance.get("seconds", math.nan),
     }
     if labels is not None:
-        scores = score(solution.labels, labels)
-        found |= {"ac": scores.accuracy, "nmi": scores.nmi, "ari": scores.ari}
+        found |= scored(solution, labels)
     return {name: _plain(value) for name, value in found.items()}
+
+
+def scored(solution: Solution, labels: np.ndarray) -> dict[str, float]:
+    """How well a result agrees with known labels."""
+    scores = score(solution.labels, labels)
+    return {"ac": scores.accuracy, "nmi": scores.nmi, "ari": scores.ari}
 
 
 def _plain(value: Any) -> Any:
@@ -80,6 +85,8 @@ def _apply(row: Row, event: Mapping[str, Any]) -> None:
     elif kind == "done":
         row["state"], row["error"] = "done", None
         row |= {name: event[name] for name in ("status", *MEASURES, *COSTS, *SCORES) if name in event}
+    elif kind == "scored":
+        row |= {name: event[name] for name in SCORES if name in event}
     elif kind == "failed":
         row["state"], row["error"] = "failed", event.get("error")
     elif kind in ("stopped", "lost"):
@@ -151,7 +158,7 @@ def parquet(rows: list[Row]) -> bytes:
         columns.append(pa.array(values, type=kind))
         fields.append(pa.field(name, kind))
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, schema=pa.schema(fields)), sink)
+    pq.write_table(pa.table(columns, schema=pa.schema(fields)), sink, write_page_checksum=True)
     return bytes(sink.getvalue())
 
 

@@ -1,6 +1,5 @@
 """Study: many runs in one folder, to look at while they go and afterwards."""
 
-import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,11 +8,11 @@ import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.card import card
-from snmf_dist.errors import InputError, StoreCorrupt, StoreNotFound
+from snmf_dist.errors import InputError, StoreNotFound
 from snmf_dist.report.study_page import write_study_report
 from snmf_dist.result.records import Status
 from snmf_dist.result.solution import Solution, open_solution
-from snmf_dist.study.folder import CHOICE, PICTURE, StudyFolder
+from snmf_dist.study.folder import PICTURE, StudyFolder
 from snmf_dist.study.table import BY, Row, best_row, counts, make_rows, seconds_left
 from snmf_dist.validation import choice
 
@@ -74,11 +73,8 @@ class Study:
     @property
     def reason(self) -> str | None:
         """Which K `choose_k` suggests and why, in words; None if it was not asked or has not answered yet."""
-        try:
-            return str(json.loads(self.folder.read(CHOICE) or b"{}").get("reason") or "") or None
-        except (ValueError, RecursionError, AttributeError):
-            again = "give the call of choose_k again: its fits are kept"
-            raise StoreCorrupt(f"{self.path}/{CHOICE}: is not what choose_k wrote; {again}") from None
+        found = self.folder.read_choice()
+        return None if found is None else str(found["reason"])
 
     @property
     def picture(self) -> bytes | None:
@@ -138,6 +134,8 @@ class Study:
                     f"{name} is not a setting of the study; expected graph or a setting of fit, as k=10"
                 )
             rows = [row for row in rows if row[column] == value]
+            if not rows:
+                raise InputError(f"{self.path}: has no run with {name}={value!r}")
         found = best_row(rows, by)
         if found is None:
             raise InputError(f"{self.path}: no run that is done has {by}; look at the table with to_pandas()")

@@ -30,7 +30,7 @@ from snmf_dist.result.solution import open_solution
 from snmf_dist.study.folder import TABLE
 from snmf_dist.study.spec import Run, StudyGraph
 from snmf_dist.study.stacks import fit_stack, make_stacks, stack_id
-from snmf_dist.study.table import make_rows, measured, parquet
+from snmf_dist.study.table import make_rows, measured, parquet, scored
 from snmf_dist.study.view import Study
 
 logger = logging.getLogger(__name__)
@@ -88,12 +88,15 @@ class Work:
     def _sort_out(self, runs: Sequence[Run]) -> list[Run]:
         """The runs to do; what earlier processes left without a word is written down."""
         rows = {row["run_id"]: row for row in self.study.rows}
+        labelled = {event["run_id"]: event["labels"] for event in self.folder.events() if "labels" in event}
         waiting = []
         for run in runs:
             path, state = self.folder.result(run.run_id), rows[run.run_id]["state"]
             if self._whole(run):
                 if state != "done":
                     self._add_done(run, {})
+                elif self.graphs[run.graph].labels_id not in (None, labelled.get(run.run_id)):
+                    self._add_scores(run)
                 continue
             if storage.exists(path, self.folder.options) and not self.joined:
                 self.folder.remove(f"runs/{run.run_id}.zarr")
@@ -238,9 +241,19 @@ class Work:
 
     def _add_done(self, run: Run, cost: Mapping[str, Any]) -> None:
         solution = open_solution(self.folder.result(run.run_id), storage_options=self.folder.options)
-        facts = measured(solution, self.graphs[run.graph].labels)
+        graph = self.graphs[run.graph]
+        facts = measured(solution, graph.labels)
+        if graph.labels is not None:
+            facts["labels"] = graph.labels_id
         self.folder.add_event("done", run.run_id, **{**facts, **cost})
         self.folder.remove(f"errors/{run.run_id}.txt")
+
+    def _add_scores(self, run: Run) -> None:
+        """Compare a run that is done with labels that were not known, or were others, when it was done."""
+        solution = open_solution(self.folder.result(run.run_id), storage_options=self.folder.options)
+        graph = self.graphs[run.graph]
+        assert graph.labels is not None, "there is something to compare with"
+        self.folder.add_event("scored", run.run_id, labels=graph.labels_id, **scored(solution, graph.labels))
 
     def _add_failed(self, run: Run, error: BaseException) -> None:
         """Keep the traceback; a disk that is full does not hide the first error."""

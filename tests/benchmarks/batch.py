@@ -117,6 +117,7 @@ def write(path: str, found: dict[str, Any]) -> None:
         else []
     )
     place = f"{found['workers']} worker processes" if found["workers"] else "one process"
+    place += f" of {found['memory']}" if found["memory"] else ""
     graph = found["set"] or f"{found['rows']:,} rows, {found['degree']} edges a row"
     line = {"graph": graph, "ks": found["ks"].replace(",", ", "), "init": found["init"], "place": place}
     line |= {"way": found["stacked_way"], "runs": found["runs"], "share": found["share"]}

@@ -6,9 +6,13 @@ Run ``python -m tests.benchmarks.checkpoints``; options say how many rows, entri
 The graph is generated once and kept in the folder. How many iterations a run has is found first: as many as the
 settings of `fit` need for five checkpoints, and 300 at least. Then runs with and without them take turns; the
 figure is the median of their ratios, less 1. Exit code 1 if it is more than 3 %.
+
+``--parts`` and ``--json`` measure a part at a time: the turns of a place that are in the file already are kept,
+and its number of iterations.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -32,6 +36,8 @@ MOST = 0.03  # share of a run that checkpoints may take
 ITERATIONS, CHECKPOINTS = 300, 5  # of a run, at least
 LONGEST = 100_000  # iterations of the run that finds out how many it takes
 ITERATING = {"init": "random", "rho": 0.3, "stop": "paper", "tol": 1e-30, "evaluate_every": 10_000}
+PARTS = ("memory", "workers", "reading")
+IN_MEMORY, ON_WORKERS = "in memory", "two worker processes"
 COLUMNS = {
     "place": "place",
     "iterations": "iterations a run",
@@ -111,28 +117,29 @@ def iterations_needed(graph: snmf_dist.GraphStore, k: int, out: str) -> int:
     raise RuntimeError(f"{LONGEST} iterations, and {len(checkpoints)} checkpoints only; pass more --rows")
 
 
-def compare(place: str, graph: snmf_dist.GraphStore, k: int, folder: str, turns: int) -> dict[str, Any]:
-    """A line of the table, printed too."""
+def compare(place: str, graph: snmf_dist.GraphStore, k: int, folder: str, turns: int, line: Any) -> dict[str, Any]:
+    """A line of the table, printed too; one that is there already gets more turns."""
     out = os.path.join(folder, "checkpoints-result.zarr")
-    iterations, ratios, alone, numbers = iterations_needed(graph, k, out), [], [], []
-    for turn in range(turns):
-        seconds = {}
+    line = line or {"place": place, "iterations": iterations_needed(graph, k, out), "turns": []}
+    for turn in range(len(line["turns"]), len(line["turns"]) + turns):
+        seconds, written = {}, {}
         for every in ("auto", None) if turn % 2 else (None, "auto"):  # either is first in turn
             with counted() as checkpoints:
-                seconds[every] = run(graph, k, out, iterations, listeners=[], checkpoint_every=every)
-            numbers += [len(checkpoints)] if every else []
-        ratios.append(seconds["auto"] / seconds[None] - 1)
-        alone.append(seconds[None])
+                seconds[every] = run(graph, k, out, line["iterations"], listeners=[], checkpoint_every=every)
+            written[every] = len(checkpoints)
+        line["turns"].append({"without": seconds[None], "with": seconds["auto"], "checkpoints": written["auto"]})
+    ratios = [turn["with"] / turn["without"] - 1 for turn in line["turns"]]
+    numbers = [turn["checkpoints"] for turn in line["turns"]]
+    alone = median(turn["without"] for turn in line["turns"])
     found = {"median": median(ratios), **spread(ratios)}
     enough = min(numbers) >= CHECKPOINTS
     holds = enough and found["median"] <= MOST
     each = ", ".join(f"{100 * ratio:.1f}" for ratio in ratios)
     verdict = "ok" if holds else "FAILS" if enough else "TOO FEW CHECKPOINTS"
-    counts = f"{iterations} iterations, {min(numbers)} to {max(numbers)} checkpoints"
-    print(f"{place}: {counts}, {median(alone):.1f} s without")
+    counts = f"{line['iterations']} iterations, {min(numbers)} to {max(numbers)} checkpoints"
+    print(f"{place}: {counts}, {alone:.1f} s without")
     print(f"  cost {100 * found['median']:.1f} % ({each}), at most {100 * MOST:.0f} %: {verdict}", flush=True)
-    line = {"place": place, "iterations": iterations, "checkpoints": median(numbers), "without": median(alone)}
-    return {**line, "found": found, "most": MOST, "holds": holds}
+    return {**line, "checkpoints": median(numbers), "without": alone, "found": found, "most": MOST, "holds": holds}
 
 
 def read_all(graph: snmf_dist.GraphStore) -> float:
@@ -156,6 +163,15 @@ def compare_reading(graph: snmf_dist.GraphStore, turns: int) -> dict[str, Any]:
     return {"what": "reading all blocks of A", "entries": graph.nnz, "without": median(alone), "found": found}
 
 
+def earlier(path: str | None) -> tuple[dict[str, Any], list[Any]]:
+    """The lines that a file has already: those of the places, and that on reading."""
+    if path is None or not os.path.exists(path):
+        return {}, []
+    with open(path, encoding="utf-8") as file:
+        tables = json.load(file)["tables"]
+    return {line["place"]: line for line in tables["claims"]["rows"]}, tables["reading"]["rows"]
+
+
 def main() -> None:
     """Print the lines."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -164,7 +180,8 @@ def main() -> None:
     options.add_argument("--k", type=int, default=4, help="clusters; what a checkpoint holds grows with them")
     options.add_argument("--turns", type=int, default=3)
     options.add_argument("--folder", help="where the graph is kept from one run to the next")
-    options.add_argument("--json", help="write the table here too, as docs/render.py reads it")
+    options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    options.add_argument("--json", help="write the tables here too, as docs/render.py reads them")
     given = options.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as made, machine.one_blas_thread():
@@ -172,19 +189,23 @@ def main() -> None:
         os.makedirs(folder, exist_ok=True)
         graph = ring(folder, given.rows, given.entries)
         what = (graph, given.k, folder, given.turns)
-        lines = [compare("in memory", *what)]
-        from distributed import Client, LocalCluster
+        lines, reading = earlier(given.json)
+        if "memory" in given.parts:
+            lines[IN_MEMORY] = compare(IN_MEMORY, *what, lines.get(IN_MEMORY))
+        if "workers" in given.parts:
+            from distributed import Client, LocalCluster
 
-        places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-        with LocalCluster(n_workers=2, threads_per_worker=1, **places) as two, Client(two):
-            lines.append(compare("two worker processes", *what))
-        reading = compare_reading(graph, 3 * given.turns)
+            places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+            with LocalCluster(n_workers=2, threads_per_worker=1, **places) as two, Client(two):
+                lines[ON_WORKERS] = compare(ON_WORKERS, *what, lines.get(ON_WORKERS))
+        if "reading" in given.parts:
+            reading = [compare_reading(graph, 3 * given.turns)]
     if given.json:
-        shape = f"--rows {given.rows} --entries {given.entries} --k {given.k} --turns {given.turns}"
+        shape = f"--rows {given.rows} --entries {given.entries} --k {given.k}"
         command = f"python -m tests.benchmarks.checkpoints {shape}"
-        tables = {"claims": table(COLUMNS, lines), "reading": table(READING, [reading])}
+        tables = {"claims": table(COLUMNS, lines.values()), "reading": table(READING, reading)}
         write_json(given.json, benchmark="checkpoints", command=command, tables=tables)
-    sys.exit(0 if all(line["holds"] for line in lines) else 1)
+    sys.exit(0 if all(line["holds"] for line in lines.values()) else 1)
 
 
 if __name__ == "__main__":

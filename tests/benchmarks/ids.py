@@ -100,7 +100,8 @@ def main() -> None:
     for claim, holds in claims.items():
         print(f"{'holds' if holds else 'DOES NOT HOLD'}: {claim}")
     if given.json:
-        command = f"python -m tests.benchmarks.ids --edges {given.edges} --nodes {given.nodes} --kind {given.kind}"
+        sizes = f"--edges {given.edges} --nodes {given.nodes} --kind {given.kind} --turns {given.turns}"
+        command = f"python -m tests.benchmarks.ids {sizes}"
         write_json(given.json, benchmark="ids", command=command, tables={"ids": table(COLUMNS, rows)})
     sys.exit(not all(claims.values()))
 

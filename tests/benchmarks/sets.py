@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -28,15 +28,17 @@ class Labelled(NamedTuple):
     k: int
 
 
-def load(name: str, folder: str) -> Labelled:
-    """Build the graph of a set in `folder`, or open it if it is there."""
+def load(name: str, folder: str, **imported: Any) -> Labelled:
+    """Build the graph of a set in `folder`, or open it if it is there; `imported` are settings of its import."""
     path = os.path.join(folder, f"{name.replace(' ', '-')}.zarr")
     source, y, settings = _read(name)
     k = len(np.unique(y))
     if os.path.exists(path):
         return Labelled(snmf_dist.open_graph(path), y, k)
     if name in GRAPHS:
-        return Labelled(snmf_dist.import_graph(source, path, symmetrize="max", self_loops="drop"), y, k)
+        return Labelled(
+            snmf_dist.import_graph(source, path, symmetrize="max", self_loops="drop", **imported), y, k
+        )
     return Labelled(snmf_dist.build_graph(source, path, **settings), y, k)
 
 

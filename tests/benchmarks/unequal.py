@@ -6,7 +6,7 @@ drawn with seed 101, ``digits/thin/3`` the digits of scikit-learn thinned to geo
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -54,25 +54,29 @@ CONFIRM = (
     Group("COIL-20 subsets", tuple(f"COIL/{k}/{seed}" for k in (10, 14) for seed in (41, 42, 43))),
     Group(
         "shapes",
-        ("synthetic 2", "synthetic 4", "synthetic 6", "spirals/2/7", "spirals/3/8", "rings/3/7", "rings/4/8"),
+        ("synthetic 2", "synthetic 4", "synthetic 6", "spirals/2/7", "rings/3/7", "rings/4/8"),
     ),
+    Group("spirals, two arms joined by an edge", ("spirals/3/8",)),
     Group("SBM", ("SBM 20000",)),
     Group("Coauthor CS", ("Coauthor CS",)),
     Group("whiskers", ("whiskers/12/41", "whiskers/12/42")),
 )
 
 
-def load(name: str, folder: str) -> Labelled:
-    """Build the graph of a set in `folder`, or open it if it is there."""
+def load(name: str, folder: str, **imported: Any) -> Labelled:
+    """Build the graph of a set in `folder`, or open it if it is there; `imported` are settings of its import."""
+    if imported:
+        folder = os.path.join(folder, "-".join(f"{key}-{value}" for key, value in imported.items()))
+        os.makedirs(folder, exist_ok=True)
     if "/" not in name:
-        return load_whole(name, folder)
+        return load_whole(name, folder, **imported)
     kind, what, seed = name.split("/")
     source, y, settings = MAKERS[kind](what, int(seed))
     path, k = os.path.join(folder, name.replace("/", "-") + ".zarr"), len(np.unique(y))
     if os.path.exists(path):
         return Labelled(snmf_dist.open_graph(path), y, k)
     make = snmf_dist.import_graph if kind == "whiskers" else snmf_dist.build_graph
-    return Labelled(make(source, path, **settings), y, k)
+    return Labelled(make(source, path, **settings, **imported), y, k)
 
 
 def thin(y: np.ndarray, random: np.random.Generator) -> np.ndarray:

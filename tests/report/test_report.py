@@ -1,9 +1,10 @@
 """The page of a result: what it says, that it needs nothing, and that it costs little."""
 
 import re
+import shlex
 import sys
 import warnings
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -173,6 +174,9 @@ def test_features_that_stand_out_are_those_of_the_cluster():
         features.read_profile(X, labels, 2, names=["a", "b"])
     with pytest.raises(errors.InputError, match="features has 90 rows; expected 89"):
         features.read_profile(X, labels[1:], 2)
+    X[7, 3] = np.nan
+    with pytest.raises(errors.InputError, match="column 'd' holds NaN or infinity"):
+        features.read_profile(X, labels, 2, names=list("abcde"))
 
 
 def test_features_of_a_table_go_by_the_names_of_its_columns(solution, tmp_path):
@@ -221,6 +225,8 @@ def test_the_map_takes_points_eigenvectors_or_memberships(solution, graph, tmp_p
     assert "Eigenvalues" not in page.headings
     with pytest.raises(errors.InputError, match="points has 3 rows; expected 90"):
         other.report(tmp_path / "d.html", points=np.zeros((3, 2)))
+    with pytest.raises(errors.InputError, match="points holds NaN or infinity"):
+        other.report(tmp_path / "d.html", points=np.full((90, 2), np.nan))
 
 
 def test_the_sample_is_saved_and_separates_the_clusters(solution, tmp_path):
@@ -239,6 +245,8 @@ def test_another_result_stands_beside(solution, graph, tmp_path):
     assert "Beside another result" in page.headings
     found = solution.compare(snmf_dist.open_solution(tmp_path / "o.zarr"))
     assert f"{found.ari:.4f}" in text
+    solution.report(tmp_path / "q.html", compare=tmp_path / "o.zarr", graph=graph.path)
+    assert read(tmp_path / "q.html")[0] == text
 
 
 def test_a_graph_that_is_gone_costs_its_figures_only(solution, graph, tmp_path):
@@ -333,3 +341,42 @@ def test_cards_in_notebooks_read_no_disk_and_never_fail(solution, graph, tmp_pat
         Page(text)
     object.__setattr__(solution, "labels", None)
     assert "<b>Solution</b>" in solution._repr_html_()
+
+
+def test_the_page_has_the_command_that_makes_the_graph_again(tmp_path):
+    W, _ = planted_graph()
+    coo = sparse.triu(W).tocoo()
+    lines = [f"{i + 1}\t{j + 1}\t{w}" for i, j, w in zip(coo.row, coo.col, coo.data, strict=True)]
+    (tmp_path / "my edges.tsv").write_text("\n".join(lines))
+    given = ["--symmetrize", "max", "--first-id", 1, "--no-reorder", "--columns", "column 1,column 2,column 3"]
+    run("import", tmp_path / "my edges.tsv", tmp_path / "g.zarr", *given, "--normalize", "none", "--nodes", 95)
+    first = snmf_dist.open_graph(tmp_path / "g.zarr").fingerprint
+    run("fit", tmp_path / "g.zarr", "-k", 3, "--out", tmp_path / "r.zarr")
+    run("report", tmp_path / "r.zarr", "--out", tmp_path / "r.html")
+    line = commands(tmp_path / "r.html")[0]
+    assert line[:2] == ["snmf-dist", "import"]
+    run(*line[1:], "--overwrite")
+    assert snmf_dist.open_graph(tmp_path / "g.zarr").fingerprint == first
+
+
+def test_the_page_has_the_command_that_builds_the_graph_of_points_again(tmp_path):
+    X = np.random.default_rng(0).standard_normal((120, 4))
+    names = {f"c{i}": X[:, i] for i in range(4)}
+    parquet.write_table(pa.table(names), tmp_path / "x.parquet")
+    graph = snmf_dist.build_graph(
+        tmp_path / "x.parquet",
+        tmp_path / "g.zarr",
+        columns=["c2", "c0"],
+        metric="cosine",
+        exact=False,
+        neighbors=9,
+    )
+    snmf_dist.fit(graph, 2).report(tmp_path / "r.html")
+    run(*commands(tmp_path / "r.html")[0][1:], "--overwrite")
+    assert snmf_dist.open_graph(tmp_path / "g.zarr").fingerprint == graph.fingerprint
+
+
+def commands(path):
+    """The lines of the terminal that a page shows, in words."""
+    shown = re.search(r"<pre[^>]*><code>(.*?)</code>", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [shlex.split(line) for line in unescape(shown.group(1)).splitlines()]

@@ -250,3 +250,22 @@ def test_two_results_are_compared(solution, graph, tmp_path):
     assert "rows that moved         0 of 90" in run("compare", tmp_path / "r.zarr", tmp_path / "o.zarr")
     with pytest.raises(errors.InputError, match="expected two clusterings of the same rows"):
         solution.compare(snmf_dist.fit(snmf_dist.import_graph(planted_graph(60)[0], tmp_path / "s.zarr"), 3))
+
+
+def test_rows_of_two_results_are_matched_by_their_ids(tmp_path):
+    W, _ = planted_graph()
+    names = np.array([f"row {i}" for i in range(90)])
+    mixed = np.random.default_rng(0).permutation(90)[:80]
+    one = snmf_dist.fit(snmf_dist.import_graph(W, tmp_path / "g.zarr", ids=names), 3, out=tmp_path / "one.zarr")
+    W = W[mixed][:, mixed]
+    two = snmf_dist.fit(snmf_dist.import_graph(W, tmp_path / "h.zarr", ids=names[mixed]), 3)
+    labels = two.labels.copy()
+    labels[5] = (labels[5] + 1) % 3
+    two = dataclasses.replace(two, labels=labels)
+    found = one.compare(two)
+    assert found.table.sum() == 80
+    assert found.moved.tolist() == [mixed[5]]
+    assert two.compare(tmp_path / "one.zarr").moved.tolist() == [5]
+    for strangers, words in (([f"no {i}" for i in range(90)], "no id in common"), (range(90), "cannot look up")):
+        with pytest.raises(errors.InputError, match=words):
+            one.compare(dataclasses.replace(one, ids=make_ids(strangers)))

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from distributed import Client
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
@@ -73,9 +74,36 @@ def test_the_planted_number_of_groups_is_found_and_kept(tmp_path):
     table = pq.read_table(tmp_path / "study" / "labels.parquet")
     assert table.column_names == [f"K{K}" for K in range(1, 9)]
     assert np.array_equal(table["K4"].to_numpy(), found.labels[4])
-    assert json.loads((tmp_path / "study" / "choice.json").read_text())["k"] == 4
+    choice = tmp_path / "study" / "choice.json"
+    assert json.loads(choice.read_text())["k"] == 4
+    assert snmf_dist.open_study(tmp_path / "study").reason == found.reason
+    choice.write_text(choice.read_text().replace("K = 4", "K = 5", 1))
+    with pytest.raises(snmf_dist.errors.StoreCorrupt, match=r"choice\.json: is not what choose_k wrote"):
+        _ = snmf_dist.open_study(tmp_path / "study").reason
+    labels = tmp_path / "study" / "labels.parquet"
+    damaged = bytearray(labels.read_bytes())
+    column = pq.read_metadata(labels).row_group(0).column(0)
+    damaged[column.data_page_offset + column.total_compressed_size - 2] ^= 1
+    labels.write_bytes(damaged)
+    with pytest.raises(OSError, match=r"checksum|CRC"):
+        pq.read_table(labels, page_checksum_verification=True)
     found.save_picture(tmp_path / "choice.png")
     assert (tmp_path / "choice.png").stat().st_size > 10_000
+
+
+def test_on_two_processes_the_answer_is_the_same(tmp_path, two_processes):
+    graph = snmf_dist.import_graph(planted_graph(200, 4, inside=0.5)[0], tmp_path / "g.zarr", block_rows=50)
+    given = {"ks": [3, 4], "seeds": 2, "shortlist": 1, "held_out": 0.1}
+    alone = snmf_dist.choose_k(graph, **given)
+    with Client(two_processes):
+        found = snmf_dist.choose_k(graph, **given)
+    assert found.study.solution(found.study.rows[0]["run_id"]).provenance["way"] == "on workers"
+    assert found.k == alone.k == 4
+    assert found.reason == alone.reason
+    for one, other in zip(found.rows, alone.rows, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+    for K in (3, 4):
+        assert np.array_equal(found.labels[K], alone.labels[K])
 
 
 @pytest.mark.parametrize(("number", "k"), [(1, 3), (2, 3), (3, 3), (4, 5), (5, 4), (6, 3)])
@@ -172,10 +200,31 @@ def test_more_components_than_clusters_and_rows_without_edges_do_no_harm(tmp_pat
     found = snmf_dist.choose_k(graph, [1, 2, 3, 7], shortlist=0)
     assert found.k is None
     assert (found.labels[3][-2:] == -1).all()
+    found = snmf_dist.choose_k(graph, [2, 6, 8], shortlist=3, seeds=2, specks="own")
+    assert found.k == 6
+    assert sorted(found.consensus) == [2, 6, 8]
+    assert (found.labels[8][-2:] == -1).all()
+
+
+def test_the_study_of_another_graph_is_refused_and_fits_of_other_seeds_are_left_out(graph, tmp_path):
+    rows = [
+        snmf_dist.choose_k(graph, [5], seeds=2, seed=seed, out=tmp_path / name).rows
+        for name, seed in (("alone", 5), ("s", 0), ("s", 5))
+    ]
+    assert snmf_dist.open_study(tmp_path / "s").counts["done"] == 4
+    assert rows[2] == rows[0] != rows[1]
+    other = snmf_dist.import_graph(planted_graph(seed=5)[0], tmp_path / "other.zarr")
+    with pytest.raises(snmf_dist.SnmfError, match=r"is a study of the graph graph .* which is not .*other\.zarr"):
+        snmf_dist.choose_k(other, [2, 3], out=tmp_path / "s", shortlist=0)
 
 
 def test_wrong_numbers_are_refused_by_name(graph):
     with pytest.raises(snmf_dist.SnmfError, match="ks is empty"):
         snmf_dist.choose_k(graph, [])
+    for ks in (3, None, "2:4"):
+        with pytest.raises(snmf_dist.SnmfError, match="expected numbers of clusters"):
+            snmf_dist.choose_k(graph, ks)
+    with pytest.raises(snmf_dist.SnmfError, match="specks is 'all'"):
+        snmf_dist.choose_k(graph, [2, 3], specks="all", shortlist=0)
     with pytest.raises(snmf_dist.SnmfError, match="ks is 91; expected 1 to 90"):
         snmf_dist.choose_k(graph, [2, 91])

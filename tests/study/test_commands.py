@@ -76,6 +76,9 @@ def test_batch_runs_a_toml_file_and_study_shows_it(run, spec, tmp_path):
         ("graph.zarr", "garph.zarr", "no such file"),
         ("seeds = 2", "seeds = ", "cannot be read as TOML"),
         ('graphs = ["graph.zarr"]', "", "names no graphs"),
+        ('graphs = ["graph.zarr"]', 'graphs = [["graph.zarr"]]', "graphs has a list"),
+        ("[[runs]]", "[runs]", "runs is {'k': 6"),
+        ("max_iter = 40", 'out = "elsewhere"', "fit_many has no setting 'out'"),
     ],
 )
 def test_mistakes_in_the_file_are_named(run, spec, tmp_path, old, new, message):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -90,6 +91,21 @@ def test_the_same_call_does_nothing_and_a_larger_grid_adds_runs(graph, tmp_path)
     assert table(fewer) == table(more)
 
 
+def test_labels_that_come_later_or_change_give_scores_to_runs_that_are_done(graph, tmp_path):
+    _, y = planted_graph()
+    given = {"ks": [2, 3], "out": tmp_path / "s"}
+    assert [row["ac"] for row in snmf_dist.fit_many(graph, **given).rows] == [None, None]
+    for labels in (y, y % 2, None):
+        study = snmf_dist.fit_many(graph, **given, labels=labels)
+        kept = y % 2 if labels is None else labels
+        for row in study.rows:
+            assert row["ac"] == snmf_dist.score(study.solution(row["run_id"]).labels, kept).accuracy
+            assert row["attempts"] == 1
+    events = len(study.folder.events())
+    snmf_dist.fit_many(graph, **given, labels=y % 2)
+    assert len(study.folder.events()) == events
+
+
 def test_runs_may_be_listed_and_graphs_named(graph, tmp_path):
     runs = [{"k": 4, "rho": 0.5}, {"k": 2}]
     study = snmf_dist.fit_many({"blue": graph}, runs=runs, out=tmp_path / "s")
@@ -147,16 +163,21 @@ def test_an_interrupted_study_has_a_valid_table(graph, tmp_path):
         ({"ks": [2], "max_itr": 3}, "did you mean 'max_iter'"),
         ({"ks": [2], "labels": [1, 2]}, r"labels of graph have shape \(2,\); expected \(90,\)"),
         ({"ks": [2], "priority": "init"}, "priority is 'init'"),
+        ({"ks": [2], "priority": 3}, "priority is 3"),
+        ({"ks": [2], "inits": [np.ones((90, 2))]}, "init is a ndarray; a study takes it by name"),
         ({"ks": [2], "on_error": "panic"}, "on_error is 'panic'"),
         ({"ks": [2], "join": True}, "no study to join"),
         ({"runs": [{"seed": 3}]}, "has no k"),
         ({"runs": [{"k": 3, "graph": "red"}]}, "expected one of graph"),
+        ({"runs": [{"k": 3, "save_state": True}]}, "a run has no setting 'save_state'"),
+        ({"runs": None}, "runs is None"),
+        ({"graphs": [3]}, "graphs has a int"),
         ({}, "nothing to run"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(graph, tmp_path, given, message):
     with pytest.raises(errors.InputError, match=message):
-        snmf_dist.fit_many(graph, out=tmp_path / "s", **given)
+        snmf_dist.fit_many(**{"graphs": graph, "out": tmp_path / "s", **given})
     assert not (tmp_path / "s").exists()
 
 
@@ -223,37 +244,75 @@ def damaged(data):
 @pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")
 def test_damage_to_the_files_of_a_study_is_detected_or_harmless(graph, tmp_path):
     given = {"ks": [2, 3], "seeds": 2, "out": tmp_path / "s", "max_iter": 30}
-    expected = table(snmf_dist.fit_many(graph, **given))
-    shutil.copytree(tmp_path / "s", tmp_path / "whole")
-    one = tmp_path / "s" / expected[0]["path"]
-    names = ["study.json", "events.jsonl", "runs.parquet"]
-    names += sorted(str(path.relative_to(tmp_path / "s")) for path in one.rglob("*") if path.is_file())
-    whole = {row["run_id"]: _results(snmf_dist.open_study(tmp_path / "whole"), row) for row in expected}
-    detected = dict.fromkeys(names, 0)
-    for name in names:
-        for content in [*damaged((tmp_path / "s" / name).read_bytes()), None]:
-            (tmp_path / "s" / name).unlink() if content is None else (tmp_path / "s" / name).write_bytes(content)
-            try:
-                found = snmf_dist.fit_many(graph, **given)
-                assert table(found) == expected, (name, content)
-                for row in expected:
-                    for one, other in zip(_results(found, row), whole[row["run_id"]], strict=True):
-                        assert_array_equal(one, other)
-            except (errors.StoreCorrupt, errors.NotOurStore, errors.StoreVersionError):
-                assert name == "study.json" or name.startswith("runs/")
-                detected[name] += 1
-            shutil.rmtree(tmp_path / "s")
-            shutil.copytree(tmp_path / "whole", tmp_path / "s")
+    expected = snmf_dist.fit_many(graph, **given)
+    one = tmp_path / "s" / expected.rows[0]["path"]
+    places = [tmp_path / "s" / name for name in ("study.json", "events.jsonl", "runs.parquet")]
+    places += sorted(path for path in one.rglob("*") if path.is_file())
+    detected = all_damage(lambda: snmf_dist.fit_many(graph, **given), places, lambda data: [*damaged(data), None])
     assert detected["study.json"] >= 5
     chunks = [number for name, number in detected.items() if "membership/c/" in name]  # read when they are used
     assert chunks
     assert all(chunks)
 
 
+@pytest.mark.study
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore::snmf_dist.errors.ResultWarning")
+def test_all_damage_to_every_file_of_a_study_is_detected_or_harmless(graph, tmp_path):
+    given = {"ks": [2, 3], "out": tmp_path / "s", "max_iter": 30, "save_state": True}
+    snmf_dist.fit_many(graph, **given, max_at_once=1, listeners=[Counts(fails_in=1)])
+    (tmp_path / "s" / "errors" / "left.txt").write_text("of a run that went again")
+    snmf_dist.fit_many(graph, **given)
+    files = sorted(path for path in (tmp_path / "s").rglob("*") if path.is_file())
+    whole, random = {path: path.read_bytes() for path in files}, np.random.default_rng(16)
+
+    def ways(data):
+        yield from damaged(data)
+        yield None
+        for place in random.integers(0, len(data), 5):
+            yield data[:place] + bytes([data[place] ^ 1 << random.integers(0, 8)]) + data[place + 1 :]
+        yield data[: random.integers(0, len(data))]
+        yield bytes(len(data))
+        yield whole[files[random.integers(0, len(files))]]  # another file of the study
+
+    detected = all_damage(lambda: snmf_dist.fit_many(graph, **given), files, ways)
+    print({name: number for name, number in detected.items() if number})
+
+
+def all_damage(command, places, ways):
+    """Damage files of a study in many ways: the command then raises, or gives the same results as before.
+
+    Returns how often damage to each of the files was detected.
+    """
+    study = command()
+    folder, whole = Path(study.path), Path(study.path).with_name("whole")
+    expected = table(study), [_results(study, row) for row in study.rows]
+    shutil.copytree(folder, whole)
+    detected = {}
+    for place in places:
+        name = str(place.relative_to(folder))
+        detected[name] = 0
+        for content in ways(place.read_bytes()):
+            place.unlink() if content is None else place.write_bytes(content)
+            try:
+                found = command()
+                assert table(found) == expected[0], (name, content)
+                for row, results in zip(found.rows, expected[1], strict=True):
+                    for one, other in zip(_results(found, row), results, strict=True):
+                        assert_array_equal(one, other)
+            except (errors.StoreCorrupt, errors.NotOurStore, errors.StoreVersionError):
+                assert name == "study.json" or name.startswith("runs/")
+                detected[name] += 1
+            shutil.rmtree(folder)
+            shutil.copytree(whole, folder)
+    return detected
+
+
 def _results(study, row):
     """All that a result holds."""
     solution = study.solution(row["run_id"])
-    return np.asarray(solution.membership), solution.labels, solution.captured
+    labels = (solution.labels, solution.spectral_labels)
+    return np.asarray(solution.membership), *labels, solution.captured, [r.captured for r in solution.history]
 
 
 @pytest.mark.parametrize("at_once", [1, None])
@@ -376,6 +435,17 @@ def test_a_study_may_be_in_an_object_store(graph):
     assert study.best(k=3).k == 3
     with pytest.raises(errors.StoreExists, match=r"holds .* and no study; choose another"):
         snmf_dist.fit_many(graph, ks=[2], out=f"{out}/runs")
+
+
+def test_graphs_and_outputs_that_workers_do_not_see_are_refused(graph, tmp_path, client):
+    url = f"memory://seen-here-alone-{os.getpid()}"
+    unseen = snmf_dist.import_graph(planted_graph()[0], f"{url}/g.zarr")
+    for call in (snmf_dist.fit_many, snmf_dist.choose_k):
+        with pytest.raises(errors.ClusterError, match=r"does not see memory.*/g\.zarr; put it on storage"):
+            call(unseen, ks=[2], out=tmp_path / "s")
+        assert not (tmp_path / "s").exists()
+    with pytest.raises(errors.ClusterError, match=r"does not see memory.*/s; put it on storage that all"):
+        snmf_dist.fit_many(graph, ks=[2], out=f"{url}/s")
 
 
 SCRIPT = """

@@ -40,8 +40,9 @@ def test_a_stacked_run_from_a_shared_basis_has_the_bits_of_the_same_run_alone(gr
 
 
 @pytest.mark.parametrize("init", ["kmeans", "spectral"])
-def test_a_stack_on_a_shared_basis_has_the_bits_of_single_runs_on_two_processes(graph, tmp_path, client, init):
-    grid = {"ks": [2, 5], "seeds": 2, "inits": init, "block_rows": 45, "max_iter": 12}
+def test_a_stack_on_a_shared_basis_has_the_bits_of_single_runs_on_two_processes(tmp_path, client, init):
+    graph = snmf_dist.import_graph(planted_graph()[0], tmp_path / "g.zarr", dtype="float32", block_rows=45)
+    grid = {"ks": [2, 5], "seeds": 2, "inits": init, "max_iter": 12}
     assert_bits_of_single_runs(graph, snmf_dist.fit_many(graph, **grid, out=tmp_path / "s"), runs=4)
 
 

@@ -1,5 +1,6 @@
 """import_graph(): a graph from elsewhere to a graph store, block by block."""
 
+import inspect
 import os
 import tempfile
 import warnings
@@ -151,6 +152,21 @@ def import_graph(
     own = None if isinstance(ids, str) else make_ids(ids)
     kind = choice("ids", ids, ("auto", "rows", "numbers", "text")) if own is None else "rows"
     whole_number("first_id", first_id, 0)
+    asked = _asked(
+        source,
+        normalize=normalize,
+        block_rows=block_rows,
+        symmetrize=symmetrize,
+        self_loops=self_loops,
+        tau=tau,
+        dtype=dtype,
+        reorder=reorder,
+        key=key,
+        columns=None if columns is None else list(columns),
+        n=n,
+        first_id=first_id,
+        ids=ids if own is None else "given",
+    )
     memory = int(machine.memory_limit(memory_limit))
     for name, value in (("block_rows", block_rows), ("n", n)):
         if value is not None:
@@ -170,6 +186,7 @@ def import_graph(
                 if len(own) != opened.n:
                     raise InputError(f"ids: there are {len(own)} for {opened.n} rows; expected one for each")
                 opened = replace(opened, ids=own)
+            opened = replace(opened, made={**opened.made, "asked": asked})
             drop_loops = _check_source(opened, normalize=normalize, self_loops=self_loops, tau=tau)
             bounds = row_bounds(opened.n, opened.n_edges, block_rows)
             filing = Filing(
@@ -197,6 +214,14 @@ def import_graph(
             stacklevel=2,
         )
     return graph
+
+
+def _asked(source: Any, **given: Any) -> dict[str, Any]:
+    """What makes the graph again: the place of the source, if it has one, and settings that are no defaults."""
+    place = getattr(source, "path", None) if isinstance(source, GraphStore) else source
+    found = {"path": storage.normal_path(place)} if isinstance(place, str | os.PathLike) else {}
+    known = inspect.signature(import_graph).parameters
+    return found | {name: value for name, value in given.items() if value != known[name].default}
 
 
 def _check_source(opened: EdgeSource, *, normalize: str | None, self_loops: str, tau: float | str) -> bool:
