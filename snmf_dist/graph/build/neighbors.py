@@ -6,6 +6,8 @@ what is merged with what, is the business of `stages`.
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,7 +157,7 @@ def _import_pynndescent() -> Any:
     """Import pynndescent with a safe threading layer, and let numba keep what it compiles on disk.
 
     Five of its functions are compiled anew in every process, for some 25 s of 40; they are private, so
-    a release that renames them costs time and nothing else.
+    a release without them or their modules costs time and nothing else.
     """
     import numba
 
@@ -168,16 +170,17 @@ def _import_pynndescent() -> Any:
             "NUMBA_THREADING_LAYER, or set it to omp or tbb"
         )
     import pynndescent
-    from pynndescent import kernels, utils
 
     slow = {
-        utils: ("deheap_sort", "build_candidates_owner", "sort_updates_by_block",
-                "apply_sorted_graph_update_array"),
-        kernels: ("generate_graph_update_array_batched",),
+        "utils": ("deheap_sort", "build_candidates_owner", "sort_updates_by_block",
+                  "apply_sorted_graph_update_array"),
+        "kernels": ("generate_graph_update_array_batched",),  # a module that 0.6 does not have
     }  # fmt: skip
     for module, names in slow.items():
-        for name in names:
-            function: Any = getattr(module, name, None)
-            if hasattr(function, "enable_caching"):
-                function.enable_caching()
+        with suppress(ImportError):
+            found = import_module(f"pynndescent.{module}")
+            for name in names:
+                function: Any = getattr(found, name, None)
+                if hasattr(function, "enable_caching"):
+                    function.enable_caching()
     return pynndescent
