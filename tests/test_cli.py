@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -166,6 +167,21 @@ def test_the_demo_finds_its_clusters_and_draws_them(run, tmp_path):
     solution = snmf_dist.open_solution(tmp_path / "demo/demo-result.zarr")
     assert len(solution.labels) == 600
     assert "k-means on the same points: accuracy 0." in done.output
+
+
+def test_brackets_in_a_path_are_printed(run, store, tmp_path):
+    out = tmp_path / "r[bold].zarr"
+    assert f"result: {out}" in run("fit", store, "-k", 3, "--out", out).output
+    assert f"{out}: ok" in run("check", out).output
+
+
+def test_the_demo_without_matplotlib_clusters_and_says_what_is_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run("demo", "--out", tmp_path / "demo", "--points", 600)
+    assert done.exit_code == 0
+    assert "accuracy" in done.output
+    assert "install snmf-dist[report]" in done.output
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["demo-graph.zarr", "demo-result.zarr"]
 
 
 @pytest.fixture

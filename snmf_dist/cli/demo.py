@@ -1,6 +1,7 @@
 """The command `demo`, and its points, which k-means cannot separate."""
 
 import os
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import click
@@ -84,14 +85,20 @@ def demo_(out: str, points: int, seed: int) -> None:
         overwrite=True,
         resume=False,
     )
-    console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}")
+    console.print(f"  {graph.n} rows, {graph.nnz} entries, in {graph_path}", markup=False)
 
     console.print("its clusters:")
     found = snmf_dist.fit(graph, CLUSTERS, out=result_path, overwrite=True, listeners=[iterations(console)])
-    save_picture(picture, found, drawn.X)
     print_solution(console, found, drawn.y)
     rival = KMeans(CLUSTERS, n_init=10, random_state=0).fit_predict(drawn.X)
     accuracy = snmf_dist.score(rival, drawn.y).accuracy
     console.print(f"k-means on the same points: accuracy {accuracy:.3f}")
+    console.print(f"result: {result_path}", markup=False)
+    if find_spec("matplotlib") is None:
+        console.print(
+            "picture and report need matplotlib: install snmf-dist[report] and run the demo again", markup=False
+        )
+        return
+    save_picture(picture, found, drawn.X)
     found.report(page, points=drawn.X, overwrite=True)
-    console.print(f"result: {result_path}\npicture: {picture}\nreport: {page}")
+    console.print(f"picture: {picture}\nreport: {page}", markup=False)

@@ -178,9 +178,9 @@ def fit(
             raise _rescue(error, out, save_state=settings["save_state"]) from error
     print_solution(console, solution, known)
     if solution.status is snmf_dist.Status.OUT_OF_TIME:
-        console.print(f"no result yet: the same command continues from {out}.checkpoint")
+        console.print(f"no result yet: the same command continues from {out}.checkpoint", markup=False)
     else:
-        console.print(f"result: {out}")
+        console.print(f"result: {out}", markup=False)
     if not solution.status.converged:
         raise click.exceptions.Exit(NOT_CONVERGED)
 

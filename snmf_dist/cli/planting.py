@@ -93,7 +93,7 @@ def generate_(
             progress=progress,
             **{name: value for name, value in settings.items() if value is not None},
         )
-    console.print(f"{kind}: {made.data}\ntrue clusters: {made.truth}")
+    console.print(f"{kind}: {made.data}\ntrue clusters: {made.truth}", markup=False)
 
 
 def _numbers(text: str | None) -> list[float] | None:

@@ -33,7 +33,7 @@ def check(path: str, quick: bool) -> None:
     checkpoints = CheckpointFolder(storage.normal_path(path), "", {})
     if path.rstrip("/").endswith(SUFFIX) and checkpoints.is_there():
         checkpoints.validate()
-        console.print(f"{path}: ok (every entry read)")
+        console.print(f"{path}: ok (every entry read)", markup=False)
         return
     group = storage.open_group(storage.normal_path(path))
     if storage.kind_of(group) == "result":
@@ -43,4 +43,4 @@ def check(path: str, quick: bool) -> None:
     else:
         with stages(console) as progress:
             snmf_dist.open_graph(path).validate(deep=not quick, progress=progress)
-    console.print(f"{path}: ok ({'quick' if quick else 'every entry read'})")
+    console.print(f"{path}: ok ({'quick' if quick else 'every entry read'})", markup=False)

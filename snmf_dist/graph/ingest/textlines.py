@@ -11,6 +11,7 @@ from snmf_dist.errors import InputError
 EDGE_COLUMNS = ("source", "target", "weight")
 SAMPLE_BYTES = 1 << 20  # of the file that the format is found from
 KONECT = ("sym", "asym", "bip")  # first word of a KONECT file, after %
+DECIMAL_COMMA = re.compile(r"^[^;]*;[^;]*;\s*\d*,\d+\s*$")  # a;b;1,5: what spreadsheets write in many countries
 HEADERS = (("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2"), ("fromnodeid", "tonodeid"))
 
 
@@ -73,6 +74,10 @@ def detect_format(start: bytes, path: str, columns: Sequence[str] | None = None)
     spaced = delimiter == " " or (delimiter == "\t" and all(map(_is_number, blanks)))
     delimiter = " " if spaced else delimiter
     kept = [line for line in lines[at:] if line.strip() and not line.startswith(("#", "%"))]
+    if delimiter in ",;" and all(map(DECIMAL_COMMA.search, kept[1:] or kept)):
+        raise InputError(
+            f"{path}: its weights have decimal commas, as in {kept[-1][:40]!r}; write them with points (1.5)"
+        )
     rows = [_cells(line, delimiter) for line in kept]
     header = _has_header(rows, columns, path)
     cells = rows[0] if header else tuple(f"column {i + 1}" for i in range(len(rows[0])))

@@ -60,6 +60,13 @@ def test_times_are_not_taken_for_weights(tmp_path):
     assert read(tmp_path / "e.txt", tmp_path, columns=columns)[0].tolist() == [[0, 1], [1, 0]]
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_decimal_commas_are_not_taken_for_the_ends_of_cells(tmp_path, header):
+    edge_table(NAMES).to_csv(tmp_path / "e.csv", sep=";", decimal=",", index=False, header=header)
+    with pytest.raises(errors.InputError, match=r"weights have decimal commas.*write them with points"):
+        read(tmp_path / "e.csv", tmp_path)
+
+
 def write_metis(path, *, comment=""):
     """W as METIS has it, with edge weights."""
     A = W.tocsr()
