@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -68,3 +70,18 @@ def processes_with(text):
         except OSError:
             continue
     return found
+
+
+def assert_a_kill_leaves_nothing(command, folder):
+    """Kill a script that keeps servers up for the command behind it: they end, and the next script tidies up."""
+    given = {**os.environ, "TMPDIR": str(folder)}
+    beside = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", str(folder)]
+    with subprocess.Popen([*command, *beside], env=given, stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout.readline() == "up\n"
+        (made,) = folder.glob("snmf-deploy-*")
+        assert processes_with(made), "servers"
+        script.kill()
+    wait_until(lambda: not processes_with(folder))  # neither the servers nor the command
+    done = subprocess.run([*command, "true"], env=given, capture_output=True, text=True, timeout=400, check=True)
+    assert f"{made} was left by a process that was killed; it is removed" in done.stderr
+    assert list(folder.iterdir()) == []

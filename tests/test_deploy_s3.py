@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers import processes_with, wait_until
+from tests.helpers import assert_a_kill_leaves_nothing
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 SERVER = runpy.run_path(str(DEPLOY / "s3" / "server.py"))
@@ -139,15 +139,4 @@ def test_a_study_on_the_object_store_is_done_once_and_its_table_can_be_read(s3, 
 
 
 def test_a_killed_server_leaves_no_process_and_its_objects_go_when_the_next_one_starts(tmp_path):
-    given = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, str(DEPLOY / "s3" / "server.py"), "--"]
-    beside = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", str(tmp_path)]
-    with subprocess.Popen([*command, *beside], env=given, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout.readline() == "up\n"
-        (folder,) = tmp_path.glob("snmf-deploy-*")
-        assert processes_with(folder), "weed"
-        server.kill()
-    wait_until(lambda: not processes_with(tmp_path))  # neither weed nor the command
-    done = subprocess.run([*command, "true"], env=given, capture_output=True, text=True, timeout=400, check=True)
-    assert f"{folder} was left by a process that was killed; it is removed" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert_a_kill_leaves_nothing([sys.executable, str(DEPLOY / "s3" / "server.py"), "--"], tmp_path)

@@ -15,7 +15,7 @@ import pytest
 
 import snmf_dist
 from snmf_dist.ops.smoke import LABEL_HASH, plant
-from tests.helpers import processes_with, wait_until
+from tests.helpers import assert_a_kill_leaves_nothing, processes_with, wait_until
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 VIRTUAL = runpy.run_path(str(DEPLOY / "slurm" / "virtual.py"))
@@ -173,15 +173,4 @@ def test_the_launcher_runs_the_job_and_what_a_killed_one_left_is_gone(slurm, tmp
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_virtual_cluster_leaves_no_process_and_its_folder_goes_when_the_next_one_starts(tmp_path):
-    given = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, str(DEPLOY / "slurm" / "virtual.py"), "--"]
-    beside = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", str(tmp_path)]
-    with subprocess.Popen([*command, *beside], env=given, stdout=subprocess.PIPE, text=True) as cluster:
-        assert cluster.stdout.readline() == "up\n"
-        (folder,) = tmp_path.glob("snmf-deploy-*")
-        assert processes_with(folder), "daemons"
-        cluster.kill()
-    wait_until(lambda: not processes_with(tmp_path))  # neither the daemons nor the command
-    done = subprocess.run([*command, "true"], env=given, capture_output=True, text=True, timeout=400, check=True)
-    assert f"{folder} was left by a process that was killed; it is removed" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert_a_kill_leaves_nothing([sys.executable, str(DEPLOY / "slurm" / "virtual.py"), "--"], tmp_path)

@@ -25,7 +25,7 @@ import dataclasses
 import os
 import shutil
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from snmf_dist.engine.tasks import array_from_reader
 from snmf_dist.errors import NoRoom, StoreCorrupt
 from snmf_dist.ids import Ids, read_ids, write_ids
 from snmf_dist.result.records import IterationRecord, Sample, Status
+from snmf_dist.solve.kernels import row_labels
 
 RESULT = "result"
 HISTORY_FIELDS = tuple(field.name for field in dataclasses.fields(IterationRecord))
@@ -142,6 +143,20 @@ def read_result(path: str, *, options: storage.Options = None) -> ResultParts:
             ids=read_ids(group, block["ids"], path, n=n) if "ids" in block else None,
             sample=_sample(group, block, path, n=n) if "sample_rows" in block["checksums"] else None,
         )
+
+
+def check_membership(rows: Sequence[Any], labels: np.ndarray, *, specks_are_joined: bool) -> None:
+    """Read L, and the state if it is there, block by block; refuse an L that does not give the labels.
+
+    Rows of specks that were joined to a large part have a label and no membership.
+    """
+    found = [
+        part.map_blocks(row_labels, chunks=(part.chunks[0], (1,)), dtype=np.int32).compute().ravel()
+        for part in rows
+    ]
+    joined = (found[0] < 0) & specks_are_joined
+    if not np.array_equal(np.where(joined, labels, found[0]), labels):
+        raise StoreCorrupt("the labels are not those of the membership; fit again with overwrite=True")
 
 
 def _problems(block: Mapping[str, Any]) -> Iterator[str]:

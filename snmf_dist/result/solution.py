@@ -10,18 +10,16 @@ import numpy as np
 
 from snmf_dist import storage
 from snmf_dist.card import card
-from snmf_dist.errors import StoreCorrupt
 from snmf_dist.ids import Ids
 from snmf_dist.locks import only_writer
 from snmf_dist.report.solution_page import write_report
 from snmf_dist.result import placing
 from snmf_dist.result.compare import Comparison, compare_results
 from snmf_dist.result.export import export
-from snmf_dist.result.files import ResultParts, read_result, write_result
+from snmf_dist.result.files import ResultParts, check_membership, read_result, write_result
 from snmf_dist.result.newnodes import NewNodes, read_new_nodes
 from snmf_dist.result.records import IterationRecord, Sample, Status
 from snmf_dist.result.summary import summary
-from snmf_dist.solve.kernels import row_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,13 +143,8 @@ class Solution:
         StoreCorrupt
             What was read is not what was written.
         """
-        found = [
-            rows.map_blocks(row_labels, chunks=(rows.chunks[0], (1,)), dtype=np.int32).compute().ravel()
-            for rows in (self.membership, *(self.state or ()))
-        ]
-        joined = (found[0] < 0) & (self.settings.get("specks") == "join")  # labelled by a row outside their part
-        if not np.array_equal(np.where(joined, self.labels, found[0]), self.labels):
-            raise StoreCorrupt("the labels are not those of the membership; fit again with overwrite=True")
+        rows = (self.membership, *(self.state or ()))
+        check_membership(rows, self.labels, specks_are_joined=self.settings.get("specks") == "join")
         if self.ids is not None:
             self.ids.check()
 
