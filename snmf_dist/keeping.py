@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from snmf_dist import storage
+from snmf_dist.engine.machine import threads
 from snmf_dist.engine.rows import Graph, Rows
 from snmf_dist.errors import Interrupted, ResultWarning, StoreCorrupt, WorkersJoined, reason
 from snmf_dist.result.checkpoints import SUFFIX, Checkpoint, CheckpointFolder
@@ -231,15 +232,22 @@ class CheckpointKeeper:
             self._give_up(error)
             return
         took = time.monotonic() - began
-        often = AFTER_LOSS if self.losses else 1.0
-        self._next = time.monotonic() + max(took / COST / often, LEAST_SECONDS)
-        self._thread = threading.Thread(target=self._commit, args=(place, {**block, "checksums": checksums}))
+        self._wait_after(took)
+        self._thread = threading.Thread(target=self._commit, args=(place, {**block, "checksums": checksums}, took))
         self._thread.start()
 
-    def _commit(self, place: str, block: Mapping[str, Any]) -> None:
+    def _wait_after(self, cost: float) -> None:
+        """Set when the next checkpoint is due, after one that took so many seconds from the run."""
+        often = AFTER_LOSS if self.losses else 1.0
+        self._next = time.monotonic() + max(cost / COST / often, LEAST_SECONDS)
+
+    def _commit(self, place: str, block: Mapping[str, Any], took: float) -> None:
         assert self.folder is not None, "there is a folder to write to"
+        began = time.monotonic()
         try:
             self.folder.commit(place, block)
+            beside = time.monotonic() - began  # on one core of those that iterate
+            self._wait_after(took + beside / threads())
             self._damaged.discard(block["number"])
             self.saved += 1
             self.can_continue = True
