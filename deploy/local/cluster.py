@@ -21,7 +21,9 @@ from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-WAIT = 120.0  # seconds for a process to be ready
+WAIT = 120.0  # seconds for a process to be ready, and to end
+PATIENCE = 10.0  # seconds for a process that was interrupted, before it is killed
+MARK = f"DASK_CONFIG={HERE / 'dask.yaml'}".encode()  # in the environment of all that is started here
 
 
 def tls_options(folder: Path, who: str) -> list[str]:
@@ -62,11 +64,21 @@ def has_ended(pid: int) -> bool:
 
 
 def is_ours(pid: int) -> bool:
-    """Whether the process is alive and a Dask process: numbers are used again."""
+    """Whether the process lives and was started from here, in one step or more: numbers are used again."""
     try:
-        return not has_ended(pid) and b"dask" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return not has_ended(pid) and MARK in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
+
+
+def members(session: int) -> list[int]:
+    """The living processes of a session of ours: what a Dask process started may outlive it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getsid(int(process.name)) == session and is_ours(int(process.name)):
+                found.append(int(process.name))
+    return found
 
 
 def up(run: Path, *, workers: int, threads: int, memory_limit: str, tls: Path | None) -> str:
@@ -103,17 +115,21 @@ def down(run: Path) -> list[str]:
     """End what the folder knows of; the names of those that were alive."""
     file = run / "processes.json"
     pids = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    alive = {name: pid for name, pid in pids.items() if is_ours(pid)}
-    for number, seconds in ((signal.SIGINT, 10.0), (signal.SIGKILL, 5.0)):
-        for pid in alive.values():
-            if is_ours(pid):
-                (os.killpg if number == signal.SIGKILL else os.kill)(pid, number)
-        until = time.monotonic() + seconds
-        while any(map(is_ours, alive.values())) and time.monotonic() < until:
-            reap(alive.values())
-            time.sleep(0.1)
-    for left in (file, run / "address"):
-        left.unlink(missing_ok=True)
+    alive = {name: pid for name, pid in pids.items() if members(pid)}
+    for pid in filter(is_ours, alive.values()):
+        os.kill(pid, signal.SIGINT)
+    begun = time.monotonic()
+    while left := [one for pid in alive.values() for one in members(pid)]:
+        waited = time.monotonic() - begun
+        if waited > WAIT:
+            raise SystemExit(f"processes {left} did not end; see {run}")
+        for one in left if waited > PATIENCE else ():
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        reap(alive.values())
+        time.sleep(0.1)
+    for name in (file, run / "address"):
+        name.unlink(missing_ok=True)
     return list(alive)
 
 
